@@ -16,6 +16,7 @@ from bedplate.plan.cluster import join_parameter, person_name
 from bedplate.plan.fleet import NODES_STORE, BucketPlan, ControlPlaneMember, FleetPlan
 from bedplate.plan.issuer import has_pod_roles, pod_role_name
 from bedplate.plan.links import ssh_patterns, ssh_pools
+from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST
 from bedplate.plan.pools import FLEET, GROUP, MEMBER, USE, bucket_name
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
@@ -100,9 +101,9 @@ def fleet_tag_condition(plan: FleetPlan) -> Conditions:
     return {"StringEquals": {f"aws:ResourceTag/{FLEET}": (plan.name,)}}
 
 
-def _own_tags(plan: FleetPlan, tag: str, value: str) -> Conditions:
-    """Return the condition that a resource has the tag of the fleet, and another tag."""
-    return {"StringEquals": {**fleet_tag_condition(plan)["StringEquals"], f"aws:ResourceTag/{tag}": (value,)}}
+def _own_tags(plan: FleetPlan, tag: str, *values: str) -> Conditions:
+    """Return the condition that a resource has the tag of the fleet, and another tag with one of these values."""
+    return {"StringEquals": {**fleet_tag_condition(plan)["StringEquals"], f"aws:ResourceTag/{tag}": values}}
 
 
 def allow_in_regions(plan: FleetPlan, sid: str, actions: tuple[str, ...]) -> Statement:
@@ -139,12 +140,7 @@ _FIXED = tuple(
 def _control_permissions(plan: FleetPlan, member: str) -> Iterator[Statement]:
     """Yield the permissions of one member of the control plane: its own volume and folder, and the workers."""
     home = plan.home.name
-    yield Statement(
-        sid="HoldOwnVolume",
-        actions=("ec2:AttachVolume", "ec2:DetachVolume"),
-        resources=(arn(plan, "ec2", home, "instance/*"), arn(plan, "ec2", home, "volume/*")),
-        conditions=_own_tags(plan, MEMBER, member),
-    )
+    yield _hold_volume(plan, member)
     yield Statement(
         sid="ScaleWorkers",
         actions=(
@@ -178,6 +174,17 @@ def _control_permissions(plan: FleetPlan, member: str) -> Iterator[Statement]:
     # The approver compares nodes with instances; the zone of a group is that of its subnets.
     yield allow_in_regions(plan, "SeeMachines", ("ec2:DescribeInstances", "ec2:DescribeSubnets"))
     yield allow_in_regions(plan, "SeeGroups", _AUTOSCALER_ACTIONS)
+
+
+def _hold_volume(plan: FleetPlan, *machines: str) -> Statement:
+    """Return the statement to attach to permanent machines the volumes of their kept data."""
+    region, *others = sorted({machine.partition(".")[2] for machine in machines})
+    return Statement(
+        sid="HoldOwnVolume",
+        actions=("ec2:AttachVolume",),
+        resources=tuple(arn(plan, "ec2", "*" if others else region, what) for what in ("instance/*", "volume/*")),
+        conditions=_own_tags(plan, MEMBER, *machines),
+    )
 
 
 def _idle_permissions(plan: FleetPlan) -> Iterator[Statement]:
@@ -268,15 +275,17 @@ def member_kind(member: ControlPlaneMember) -> str:
     return member.name.partition(".")[0]
 
 
-def _members(plan: FleetPlan) -> Mapping[str, str]:
-    """Return the names of the control plane members by kind."""
+def _permanent_machines(plan: FleetPlan) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of the permanent machines of each kind: control plane members, and laptop gateways."""
     members = plan.control_plane.members if plan.control_plane else ()
-    return {member_kind(member): member.name for member in members}
+    places = {pool.place for pool in plan.laptops} & {*plan.regions_by_name}
+    gateways = tuple(f"{LAPTOP_GATEWAY_HOST}.{place}" for place in sorted(places))
+    return {**{member_kind(member): (member.name,) for member in members}, GATEWAY: gateways}
 
 
 def node_kinds(plan: FleetPlan) -> tuple[str, ...]:
     """Return the kinds of nodes in a fleet."""
-    return (*(use.value for use in Use), *_members(plan), GATEWAY)
+    return (*(use.value for use in Use), *_permanent_machines(plan))
 
 
 def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
@@ -293,10 +302,11 @@ def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
 
 def _kind_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
     """Return the permissions that no other kind has. Gateways and the control plane have no access to data."""
-    if member := _members(plan).get(kind):
-        return _control_permissions(plan, member)
+    machines = _permanent_machines(plan).get(kind, ())
     if kind == GATEWAY:
-        return iter(())
+        return iter((_hold_volume(plan, *machines),) if machines else ())
+    if machines:
+        return _control_permissions(plan, *machines)
     match Use(kind):
         case Use.SSH:
             return _ssh_permissions(plan)
@@ -418,20 +428,20 @@ def _bundle_permissions(plan: FleetPlan) -> Iterator[Statement]:
 
 
 def _lifecycle_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
-    """Yield the permission to answer the lifecycle hooks of groups of the same kind; gateways have no hooks."""
-    if kind != GATEWAY:
-        member = _members(plan).get(kind)
+    """Yield the permission to answer the lifecycle hooks of groups of the same kind."""
+    machines = _permanent_machines(plan).get(kind, ())
+    if kind in {*Use} or machines:
         yield Statement(
             sid="AnswerLifecycleHooks",
             actions=("autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"),
             resources=scaling_group_arns(plan),
-            conditions=_own_tags(plan, MEMBER, member) if member else _own_tags(plan, USE, kind),
+            conditions=_own_tags(plan, MEMBER, *machines) if machines else _own_tags(plan, USE, kind),
         )
 
 
 def _metric_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
-    """Yield the permission to count failed health gates; nodes without users or workloads have no gate."""
-    if kind in {*Use}:
+    """Yield the permission to count failed machines, and whether a gateway serves, for the alarms on both."""
+    if kind in {*Use, GATEWAY}:
         statement = allow_in_regions(plan, "CountGateFailures", ("cloudwatch:PutMetricData",))
         equals = {**statement.conditions["StringEquals"], "cloudwatch:namespace": (gate_namespace(plan),)}
         yield replace(statement, conditions={"StringEquals": equals})

@@ -65,7 +65,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_chips()))
     if node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS}:
-        yield VpnAgent()
+        yield VpnAgent(node.platform is Platform.CLOUD)
     if node.remote_blocks:
         yield Guard(node.remote_blocks, speaks_bgp=NodeRole.TUNNELS in node.roles)
     if node.laptops:

@@ -170,6 +170,21 @@ def alarm_on_failed_gates(
     rule.declare(f"{name}-gate", about, topic_arn, child_options(parent))
 
 
+def alarm_on_silent_gateway(plan: FleetPlan, name: str, topic_arn: pulumi.Output[str], parent: pulumi.Resource) -> None:
+    """Declare an alarm for a gateway that has not said for 15 minutes that it serves; a replacement takes less."""
+    about = f"{name} does not serve laptops: see `bedplate vpn status`. It has no keys before `bedplate vpn up`"
+    rule = AlarmRule(
+        f"{gate_namespace(plan)}:Serving",
+        {"AutoScalingGroupName": name},
+        statistic="Maximum",
+        comparison="LessThanThreshold",
+        threshold=1,
+        periods=3,
+        missing_data="breaching",
+    )
+    rule.declare(f"{name}-serving", about, topic_arn, child_options(parent))
+
+
 def _metric_query(query_id: str, group: pulumi.Output[str]) -> MetricAlarmMetricQueryArgs:
     metric, statistic = _METRICS[query_id]
     return MetricAlarmMetricQueryArgs(

@@ -14,6 +14,7 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_accepted, networks_of_place, region_peers, remote_networks
 from bedplate.plan.nodes import NodePlan, NodeRole
+from bedplate.programs.gateway.paths import CHARON_UNIT
 from bedplate.programs.gateway.status import Neighbour, Status, Tunnel
 from bedplate.rules import Level
 from vpn.audit_log import Issued
@@ -277,8 +278,29 @@ def _laptop_findings(status: Status, newest: int | None) -> Iterator[Finding]:
         yield from _crl_number_findings(status.number, newest)
     if status.owed.cut:
         yield _finding(f"sessions of {', '.join(sorted(status.owed.cut))} must still be ended: {_SYNC}")
+    yield from _shared_profile_findings(status)
     for transport in sorted(status.owed.restart):
         yield _finding(f"OpenVPN over {transport} still uses the former certificate: {_SYNC}")
+
+
+# With two devices, OpenVPN ends the session of one when the other connects, every few seconds.
+_MANY_STARTS = 4
+
+
+def _shared_profile_findings(status: Status) -> Iterator[Finding]:
+    """Yield a finding for each laptop whose profile seems to be on two devices, at one daemon or at two."""
+    restarts = {name: [source for _, source in starts] for name, starts in status.starts.items()}
+    sources = {name: {*every} for name, every in restarts.items() if len(every) >= _MANY_STARTS}
+    for session in (session for sessions in status.laptops.values() for session in sessions or ()):
+        sources.setdefault(session.name, set()).add(session.source)
+    for name, found in sorted(sources.items()):
+        is_restarting = len(restarts.get(name, ())) >= _MANY_STARTS
+        if is_restarting or len(found) > 1:
+            what = "a new session each minute" if is_restarting else "two sessions"
+            cause = "a second device" if len(found) > 1 else "a bad line, or a second device"
+            fix = f"`bedplate person invite {user_of(name)} --laptop NAME` makes one for each device"
+            message = f"{name} has {what}, from {' and '.join(sorted(found))}: {cause} with this profile: {fix}"
+            yield _finding(message, failing=False)
 
 
 def _crl_number_findings(number: int | None, newest: int) -> Iterator[Finding]:
@@ -337,6 +359,11 @@ def _tunnel_findings(tunnel: Tunnel, charon: bool | None) -> Iterator[Finding]: 
     elif tunnel.idle > SILENT_S:
         message = f"tunnel {tunnel.name} is up, but has not received a packet for {tunnel.idle} s"
         yield _finding(message, failing=tunnel.age > SILENT_S)
+    else:
+        unsent = tunnel.age if tunnel.unsent is None and not tunnel.sent else tunnel.unsent
+        if unsent is not None and unsent > SILENT_S:
+            message = f"tunnel {tunnel.name} receives, but has not sent a packet for {unsent} s"
+            yield _finding(f"{message}: restart {CHARON_UNIT} on this gateway")
 
 
 def _bgp_findings(expected: ExpectedGateway, status: Status) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_to, differing_files
-from bedplate.plan.nodes import NodePlan, NodeRole
+from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 from roles.base import LIBRARY
 from roles.vpnagent.role import METRICS, TIMER, agent_files
 
@@ -12,7 +12,7 @@ pytestmark = applies_to(NodeRole.LAPTOPS, NodeRole.TUNNELS)
 
 def test_agent_is_the_current_version(host: Host, node: NodePlan) -> None:
     """The gateway agent is the version of this project; an older one may not support all commands."""
-    files = agent_files()
+    files = agent_files(in_cloud=node.platform is Platform.CLOUD)
     changed = differing_files(host, files)
     installed = host.check_output("find %s -name '*.py'", f"{LIBRARY}/gateway").split()
     others = {*installed} - {file.path for file in files}

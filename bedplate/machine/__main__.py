@@ -27,9 +27,12 @@ from bedplate.machine.calls import (
 )
 from bedplate.machine.freeze import is_installed
 from bedplate.machine.state import State, Status
+from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import NodePlan
+from bedplate.programs.gateway.paths import GatewayPaths
 from roles.base import Disruption
 from roles.catalog import roles_of
+from roles.openvpn.role import OpenVpn
 
 _AFTER_INSTALL = frozenset({"configure", "activate"})
 _AT_ONCE = (Disruption.NONE, Disruption.SERVICE)
@@ -93,7 +96,9 @@ def _configure(state: State, node: NodePlan, *, is_new: bool) -> Status:
     """Apply the roles that may run now."""
     roles = roles_of(node)
     later = frozenset(role.name for role in roles if role.disruption not in _AT_ONCE) if not is_new else frozenset()
-    only = frozenset(role.name for role in roles) - later if later else None
+    is_unresolved = node.laptops is not None and not node.laptops.name_servers(Transport.UDP)
+    blocked = later | {OpenVpn.name} if is_unresolved else later
+    only = frozenset(role.name for role in roles) - blocked if blocked else None
     stages = _AFTER_INSTALL if is_new and is_installed(state, node) else None
     result = apply_roles(node, only, stages=stages)
     if not result.is_done:
@@ -103,6 +108,9 @@ def _configure(state: State, node: NodePlan, *, is_new: bool) -> Status:
     words = f"{len(result.changed)} changed" if result.changed else "up to date"
     if stages:
         words += "; installed by its image"
+    if node.laptops and (is_unresolved or not GatewayPaths().crl.exists()):
+        reason = "no DNS resolver is recorded" if is_unresolved else "its volume has no keys"
+        words += f"; OpenVPN waits: {reason}: run `bedplate vpn up`"
     if waiting:
         words += f"; {', '.join(waiting)}: changes wait for a drain or a reboot"
     return Status(ok=True, sentence=words, changed=tuple(result.changed), waiting=waiting)

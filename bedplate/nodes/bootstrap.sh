@@ -144,6 +144,15 @@ count_failed() {
     say "cannot count the failure"
 }
 
+# Whether a gateway serves laptops, for its alarm, to which a missing value means that it does not.
+count_serving() {
+  local metric=MetricData.member.1 value
+  value=$(sed -n 's/^bedplate_laptops_serving //p' "$ROOT/var/lib/prometheus/node-exporter/bedplate-vpn.prom")
+  [[ -n $value ]] || return 0
+  query monitoring 2010-08-01 PutMetricData "Namespace=$FLEET/nodes" "$metric.MetricName=Serving" "$metric.Value=$value" \
+    "$metric.Dimensions.member.1.Name=AutoScalingGroupName" "$metric.Dimensions.member.1.Value=$SCALING_GROUP" >/dev/null
+}
+
 # The hook waits longer for a machine that sends heartbeats.
 heartbeat() {
   ! is_cloud || query autoscaling 2011-01-01 RecordLifecycleActionHeartbeat "AutoScalingGroupName=$SCALING_GROUP" \
@@ -357,7 +366,7 @@ END
   systemctl enable --now --no-block bedplate-end.service
 }
 
-# --- the control plane's volume --------------------------------------------------------------------------------------
+# --- the volume that outlives the machine ------------------------------------------------------------------------------
 
 # Stable path of the volume.
 device() { echo "$ROOT/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_${VOLUME/-/}"; }
@@ -374,28 +383,50 @@ attach_volume() {
   fail "$VOLUME does not appear"
 }
 
-# Format only a blank volume: blkid exits with 2 when it finds nothing.
+# Format only a blank volume: blkid exits with 2 when it finds nothing. FOLDERS are bound to folders of the volume.
 mount_volume() {
-  local found=0 device unit
+  local found=0 device folder unit
   device=$(device)
   blkid --probe "$device" >/dev/null || found=$?
   case $found in
     0) ;;
-    2) mkfs.ext4 -q -L etcd "$device" </dev/null ;;
+    2) mkfs.ext4 -q -L "${MOUNT##*/}" "$device" </dev/null ;;
     *) fail "blkid cannot read $VOLUME ($found)" ;;
   esac
-  install -d -m 0700 "$ROOT/var/lib/etcd"
-  # Immutable: without the mount, nothing can write to the root disk here.
-  mountpoint -q "$ROOT/var/lib/etcd" || chattr +i "$ROOT/var/lib/etcd"
-  # No `nofail`: boot waits for the volume, and services start after the mount.
-  grep -qsF "$device " "$ROOT/etc/fstab" ||
-    printf '%s /var/lib/etcd ext4 noatime,x-systemd.device-timeout=300 0 2\n' "$device" >>"$ROOT/etc/fstab"
-  for unit in containerd kubelet; do
+  for unit in $SERVICES; do
     install -d "$ROOT/etc/systemd/system/$unit.service.d"
-    printf '[Unit]\nRequiresMountsFor=/var/lib/etcd\n' >"$ROOT/etc/systemd/system/$unit.service.d/60-bedplate-etcd.conf"
+    printf '[Unit]\nRequiresMountsFor=%s\n' "$MOUNT${FOLDERS:+ $FOLDERS}" \
+      >"$ROOT/etc/systemd/system/$unit.service.d/60-bedplate-${MOUNT##*/}.conf"
   done
+  mount_at "$device" "$MOUNT" ext4 noatime,x-systemd.device-timeout=300 0 2
+  for folder in $FOLDERS; do
+    install -d -m 0700 "$ROOT$MOUNT/${folder##*/}"
+    mount_at "$ROOT$MOUNT/${folder##*/}" "$folder" none bind 0 0
+  done
+}
+
+# mount_at SOURCE FOLDER TYPE OPTIONS DUMP PASS
+mount_at() {
+  install -d -m 0700 "$ROOT$2"
+  # Immutable: without the mount, nothing can write to the root disk here.
+  mountpoint -q "$ROOT$2" || chattr +i "$ROOT$2"
+  # No `nofail`: boot waits for the volume, and services start after the mount.
+  grep -qsF "$1 $2 " "$ROOT/etc/fstab" || printf '%s\n' "$*" >>"$ROOT/etc/fstab"
   systemctl daemon-reload
-  mountpoint -q "$ROOT/var/lib/etcd" || mount "$ROOT/var/lib/etcd"
+  mountpoint -q "$ROOT$2" || mount "$ROOT$2"
+}
+
+# Operators trust the Ed25519 host key of the first machine: each replacement gets it.
+keep_host_key() {
+  local kept=$ROOT$MOUNT/ssh
+  if [[ ! -d $kept ]]; then
+    install -d -m 0700 "$kept.new"
+    cp -p "$ROOT"/etc/ssh/ssh_host_ed25519_key* "$kept.new"
+    sync --file-system "$kept.new"
+    mv -T "$kept.new" "$kept"
+  fi
+  cp -p "$kept"/* "$ROOT/etc/ssh"
+  systemctl try-reload-or-restart ssh.service
 }
 
 # --- a site's machine -------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from bedplate.nodes.apply import exit_status
 from bedplate.nodes.ssh import NodeLocation
 from bedplate.operate import Operator, open_account, plan_of
 from bedplate.operate.apply import INTERRUPTED, apply_machines
+from bedplate.operate.bundle import push
 from bedplate.operate.gateways import sync
 from bedplate.operate.keys import FOLDER, keys_of, known_passphrase, new_passphrase, now, store_of, users_of
 from bedplate.operate.login import require_user
@@ -146,6 +147,7 @@ def set_up(operator: Operator) -> int:
         _trust(operator, plan)
     # Read again: the steps above have changed the lock.
     plan = plan_of(operator)
+    stored = _store_plans(operator, plan)
     nodes = _nodes(plan)
     operator.show([f"apply roles: {', '.join(node.name for node in nodes)}"])
     done = apply_machines(operator, plan, tuple(map(NodeLocation, nodes)))
@@ -156,7 +158,7 @@ def set_up(operator: Operator) -> int:
         return exit_status(done.outcomes, check=False)
     operator.show(["send certificates and access lists"])
     sync(operator)
-    if status := exit_status(done.outcomes, check=False):
+    if status := exit_status(done.outcomes, check=False) or stored:
         return status
     if plan.tunnels or tunnel_pairs(plan):
         operator.show(["next: `bedplate vpn tunnels` for the tunnels of sites and regions"])
@@ -185,6 +187,17 @@ def _create_authority(operator: Operator, plan: FleetPlan) -> None:
         init(operator, is_locked=operator.passphrase_file is not None)
     else:
         operator.show(["certificate authority: exists"])
+
+
+def _store_plans(operator: Operator, plan: FleetPlan) -> int:
+    """Store the plans from which gateways in the cloud configure themselves; return the exit status."""
+    if operator.ssh_config or not any(gateway.place in plan.regions_by_name for gateway in laptop_gateways(plan)):
+        return 0
+    try:
+        return push(operator, ())
+    except BedplateError as error:
+        operator.notify(error_lines(error))
+        return error.exit_code
 
 
 def _trust(operator: Operator, plan: FleetPlan) -> None:

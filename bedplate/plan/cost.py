@@ -45,6 +45,8 @@ def total(spans: Iterable[CostRange]) -> CostRange:
 # OpenVPN uses one core, so two are enough; every region offers this type, and its network is fast enough.
 GATEWAY_TYPE = "c6in.large"
 GATEWAY_VOLUME = VolumePlan(16)
+# Keys, lists and a host key have less than 1 MiB: the smallest volume of gp3.
+KEYS_VOLUME = VolumePlan(1)
 CONTROL_VOLUME = VolumePlan(50)
 # etcd stores at most 8 GiB, plus its snapshots. Source: etcd documentation, "System limits".
 ETCD_VOLUME = VolumePlan(32)
@@ -118,8 +120,9 @@ def fixed_volumes(plan: FleetPlan) -> tuple[FixedVolumes, ...]:
     members, home = len(plan.control_plane.members) if plan.control_plane else 0, plan.home.name
     volumes = (
         *(
-            FixedVolumes("laptop gateway, disk", region.name, laptop_gateway_count(plan, region), GATEWAY_VOLUME)
+            FixedVolumes(f"laptop gateway, {what}", region.name, laptop_gateway_count(plan, region), volume)
             for region in plan.regions
+            for what, volume in (("disk", GATEWAY_VOLUME), ("keys", KEYS_VOLUME))
         ),
         FixedVolumes("control plane, disks", home, members, CONTROL_VOLUME),
         FixedVolumes("control plane, etcd", home, members, ETCD_VOLUME),
@@ -158,14 +161,15 @@ def _attachments(plan: FleetPlan) -> int:
 def _alarm_metrics(plan: FleetPlan, region: RegionPlan) -> int:
     """Return the number of metrics in a region's alarms, which are billed by metric.
 
-    The alarm on missing instances of a group has two, that on failed gates of a pool one.
+    The alarm on missing instances of a group has two, those on failed gates of a pool and on a laptop gateway one.
     Source: Amazon CloudWatch pricing, metric math alarms.
     """
     pools = sum(pool.region == region.name for pool in plan.pools)
-    groups = pools + laptop_gateway_count(plan, region)
+    gateways = laptop_gateway_count(plan, region)
+    groups = pools + gateways
     if region.home and plan.control_plane:
         groups += len(plan.control_plane.members)
-    return 2 * groups + pools + nat_gateway_count(plan, region) + len(plan.sites) + _copies(plan, region)
+    return 2 * groups + pools + gateways + nat_gateway_count(plan, region) + len(plan.sites) + _copies(plan, region)
 
 
 def _copies(plan: FleetPlan, region: RegionPlan) -> int:

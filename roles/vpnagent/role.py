@@ -12,12 +12,14 @@ PROGRAM = "/usr/local/sbin/bedplate-vpn"
 # The folder of prometheus-node-exporter's textfile collector on Debian.
 METRICS = "/var/lib/prometheus/node-exporter"
 TIMER = "bedplate-vpn-metrics.timer"
+SERVING = "bedplate-vpn-serving.service"
 
 
 @dataclass(frozen=True, slots=True)
 class VpnAgent(Role):
-    """The agent of a gateway for laptops or tunnels."""
+    """The agent of a gateway for laptops or tunnels; in the cloud it reports to the gateway's alarm."""
 
+    in_cloud: bool = False
     name: ClassVar[str] = "vpnagent"
 
     def install(self) -> None:
@@ -27,14 +29,17 @@ class VpnAgent(Role):
     def configure(self) -> Changes:
         """Write the agent and its units."""
         files.directory(name="Create the folder of VPN metrics", path=METRICS, user="root", group="root", mode="755")
-        return put_files(*agent_files())
+        return put_files(*agent_files(in_cloud=self.in_cloud))
 
     def activate(self, changes: Changes) -> None:
         """Start the timer."""
         del changes
+        if self.in_cloud:
+            systemd.service(name="Report to the gateway's alarm", service=SERVING, running=None, enabled=True)
         systemd.service(name="Start the timer of VPN metrics", service=TIMER, running=True, enabled=True)
 
 
-def agent_files() -> tuple[ManagedFile, ...]:
+def agent_files(*, in_cloud: bool) -> tuple[ManagedFile, ...]:
     """Return the agent and its units."""
-    return (*program_files("gateway", PROGRAM), *unit_files("vpnagent", TIMER, TIMER.replace(".timer", ".service")))
+    units = (TIMER, TIMER.replace(".timer", ".service"), *((SERVING,) if in_cloud else ()))
+    return (*program_files("gateway", PROGRAM), *unit_files("vpnagent", *units))

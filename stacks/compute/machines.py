@@ -22,15 +22,25 @@ from pulumi_aws.ec2.launch_template import LaunchTemplate, LaunchTemplateArgs
 from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceArgs
 from pulumi_aws.ec2.route import Route, RouteArgs
 
-from bedplate.plan.cost import CONTROL_VOLUME, ETCD_VOLUME, GATEWAY_TYPE, GATEWAY_VOLUME
+from bedplate.plan.cost import CONTROL_VOLUME, GATEWAY_TYPE, GATEWAY_VOLUME
 from bedplate.plan.firewall import ANYWHERE, FirewallRule, laptop_peer_rules
 from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool
 from bedplate.plan.laptops import Transport, connected_pools
 from bedplate.plan.links import cluster_blocks, has_transit, pods_router, short_name
+from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST
 from bedplate.plan.pools import MEMBER, VolumePlan
-from stacks.alarms import alarm_on_missing_instances
-from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, member_hooks
-from stacks.compute.template import encode_user_data, image_of, member_boot, metadata_options, root_volume
+from stacks.alarms import alarm_on_missing_instances, alarm_on_silent_gateway
+from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, permanent_hooks
+from stacks.compute.template import (
+    ETCD,
+    VPN_KEYS,
+    KeptData,
+    encode_user_data,
+    image_of,
+    metadata_options,
+    permanent_boot,
+    root_volume,
+)
 from stacks.network.firewall import ControlFirewall, RuleGroup
 from stacks.network.vpc import Network
 from stacks.options import child_options, name_tag, retained_options, scaling_group_options, stack_tags
@@ -50,8 +60,8 @@ class SingleInstance:
     tags: Mapping[str, str]
     profile_arn: pulumi.Output[str]
     interface_id: pulumi.Output[str]
-    user_data: pulumi.Output[str] | None = None
-    hooks: tuple[Hook, ...] = ()
+    user_data: pulumi.Output[str]
+    hooks: tuple[Hook, ...]
 
 
 def launch_single(
@@ -141,7 +151,6 @@ class ControlMachines(pulumi.ComponentResource):
     def _machine(self, member: ControlPlaneMember) -> pulumi.Output[str]:
         name = f"{self._plan.name}-{short_name(member)}"
         tags = stack_tags(self._plan, self._plan.home.name) | name_tag(name) | {MEMBER: member.name}
-        volume_id = self._volume(member, name)
         machine = SingleInstance(
             name=name,
             type=self._type,
@@ -151,8 +160,8 @@ class ControlMachines(pulumi.ComponentResource):
             tags=tags,
             profile_arn=self._inputs.profile_arns[member.name],
             interface_id=self._interface(member, name),
-            user_data=volume_id.apply(lambda volume: encode_user_data(name, member_boot(self._plan, member, volume))),
-            hooks=member_hooks(self._plan),
+            user_data=_user_data(self._plan, member.name, member.zone, ETCD, self),
+            hooks=permanent_hooks(self._plan),
         )
         group_name = launch_single(machine, self, after=(self._inputs.egress,))
         alarm_on_missing_instances(name, group_name, self._inputs.topic_arn, self)
@@ -183,17 +192,20 @@ class ControlMachines(pulumi.ComponentResource):
                 )
                 Route(f"{self._plan.name}-{network}-from-{table}", args, child_options(self))
 
-    def _volume(self, member: ControlPlaneMember, name: str) -> pulumi.Output[str]:
-        """Declare the etcd volume of a member, which Pulumi never deletes."""
-        volume_name = f"{name}-etcd"
-        args = VolumeArgs(
-            availability_zone=member.zone,
-            size=ETCD_VOLUME.gib,
-            type="gp3",
-            encrypted=True,
-            tags=name_tag(volume_name) | {MEMBER: member.name},
-        )
-        return Volume(volume_name, args, retained_options(self)).id
+
+def _user_data(plan: FleetPlan, machine: str, zone: str, kept: KeptData, parent: pulumi.Resource) -> pulumi.Output[str]:
+    """Return the user data of a machine, and declare the volume of its data, which Pulumi never deletes."""
+    name = f"{plan.name}-{machine.partition('.')[0]}"
+    volume_name = f"{name}-{kept.name}"
+    args = VolumeArgs(
+        availability_zone=zone,
+        size=kept.gib,
+        type="gp3",
+        encrypted=True,
+        tags=name_tag(volume_name) | {MEMBER: machine},
+    )
+    volume_id = Volume(volume_name, args, retained_options(parent)).id
+    return volume_id.apply(lambda volume: encode_user_data(name, permanent_boot(plan, machine, kept, volume)))
 
 
 _OPENVPN_RULES = (
@@ -254,6 +266,7 @@ class LaptopGateway(pulumi.ComponentResource):
         self._routes(pool, inputs)
         self.group_name = self._machine(plan, pool, inputs)
         alarm_on_missing_instances(self._name, self.group_name, inputs.topic_arn, self)
+        alarm_on_silent_gateway(plan, self._name, inputs.topic_arn, self)
         self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
 
     @property
@@ -299,14 +312,17 @@ class LaptopGateway(pulumi.ComponentResource):
             Route(f"{self._name}-from-{table}", args, child_options(self))
 
     def _machine(self, plan: FleetPlan, pool: LaptopPool, inputs: GatewayInputs) -> pulumi.Output[str]:
+        node_name = f"{LAPTOP_GATEWAY_HOST}.{pool.place}"
         machine = SingleInstance(
             name=self._name,
             type=GATEWAY_TYPE,
             image=image_of(plan, pool.place, (GATEWAY_TYPE,), plan.catalog),
             zone=inputs.zone,
             volume=GATEWAY_VOLUME,
-            tags=stack_tags(plan, pool.place) | name_tag(self._name),
+            tags=stack_tags(plan, pool.place) | name_tag(self._name) | {MEMBER: node_name},
             profile_arn=inputs.profile_arn,
             interface_id=self.interface_id,
+            user_data=_user_data(plan, node_name, inputs.zone, VPN_KEYS, self),
+            hooks=permanent_hooks(plan, has_public_address=True),
         )
         return launch_single(machine, self, after=(inputs.internet,))

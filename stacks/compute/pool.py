@@ -200,9 +200,11 @@ def _hook_seconds(use: Use) -> tuple[int, int]:
             return 1200, 900
 
 
-def member_hooks(plan: FleetPlan) -> tuple[Hook, ...]:
-    """Return the hooks of a control plane member."""
-    return () if plan.egress is Egress.NONE else (ready_hook(_hook_seconds(Use.KUBERNETES)[0]),)
+def permanent_hooks(plan: FleetPlan, *, has_public_address: bool = False) -> tuple[Hook, ...]:
+    """Return the hooks of a permanent machine; none if it cannot reach AWS to report."""
+    if plan.egress is Egress.NONE and not has_public_address:
+        return ()
+    return (ready_hook(_hook_seconds(Use.KUBERNETES)[0]),)
 
 
 def ready_hook(seconds: int) -> Hook:

@@ -24,10 +24,12 @@ from pulumi_aws.ec2.launch_template import LaunchTemplateArgs
 from bedplate.catalog import Catalog
 from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import user_data_script
-from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
+from bedplate.plan.cost import ETCD_VOLUME, KEYS_VOLUME
+from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.links import highest_number
 from bedplate.plan.planner import architecture, image_parameter
 from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, VolumePlan
+from bedplate.programs.gateway.paths import GatewayPaths
 from bedplate.spec.groups import Ring
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
@@ -212,15 +214,37 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
             return _script(plan, steps, values | {"HIGHEST": str(highest_number(plan, pool))})
 
 
-def member_boot(plan: FleetPlan, member: ControlPlaneMember, volume_id: str) -> str:
-    """Return the bootstrap script of a control plane member; the volume has the data of etcd."""
+@dataclass(frozen=True, slots=True)
+class KeptData:
+    """A volume that outlives its machine, and the folders that are bound to it; `services` start only with it."""
+
+    name: str
+    gib: int
+    mount: str
+    services: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+
+
+ETCD = KeptData("etcd", ETCD_VOLUME.gib, "/var/lib/etcd", ("containerd", "kubelet"))
+_STATE, _SETTINGS = str(GatewayPaths.state), str(GatewayPaths.settings)
+VPN_KEYS = KeptData("keys", KEYS_VOLUME.gib, _STATE, ("bedplate-laptops@",), (_SETTINGS,))
+
+
+def permanent_boot(plan: FleetPlan, name: str, kept: KeptData, volume_id: str) -> str:
+    """Return the bootstrap script of a control plane member or a laptop gateway, whose volume has its kept data."""
+    host, _, region = name.partition(".")
     values = {
-        "SCALING_GROUP": f"{plan.name}-{member.name.partition('.')[0]}",
-        "HOST_NAME": f"{member.name}.{plan.domain}",
+        "SCALING_GROUP": f"{plan.name}-{host}",
+        "HOST_NAME": f"{name}.{plan.domain}",
         "VOLUME": volume_id,
-        **bundle_source(plan, plan.home.name, member.name),
+        "MOUNT": kept.mount,
+        "FOLDERS": " ".join(kept.folders),
+        "SERVICES": " ".join(kept.services),
+        **bundle_source(plan, region, name),
     }
-    return _script(plan, ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", _RUN), values)
+    keys = ("keep_host_key",) if kept is VPN_KEYS else ()
+    steps = ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", *keys, _RUN)
+    return _script(plan, steps, values, has_public_address=kept is VPN_KEYS)
 
 
 def bundle_source(plan: FleetPlan, region: str, document: str, ring: Ring = Ring.STABLE) -> dict[str, str]:
@@ -241,12 +265,14 @@ def bake_boot(plan: FleetPlan, document: str) -> bytes:
     return b64decode(encode_user_data("the bake", script.replace("readonly STAGE=", "declare -rx STAGE=", 1)))
 
 
-def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) -> str:
-    """Return the script with its constants; without egress, only with the steps that need no AWS API."""
+def _script(
+    plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str], *, has_public_address: bool = False
+) -> str:
+    """Return the script with its constants; without a way to AWS, only with the steps that need no AWS API."""
     # First: a wrong clock invalidates certificates and signatures.
     runnable = (
         ("set_clock", *steps)
-        if plan.egress is not Egress.NONE
+        if has_public_address or plan.egress is not Egress.NONE
         else tuple(step for step in steps if step in _OFFLINE_STEPS)
     )
     return user_data_script(runnable, {"FLEET": plan.name, "HOME_REGION": plan.home.name, **values})

@@ -1,6 +1,7 @@
 """Laptop gateways on booted nodes: applied, synced, connected, audited, and with seeded defects."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from time import time
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.gateways import GATE, HOME, LaptopGateways, open_device
 from tests.testlab.machines.lab import FAILED, check_defects
+from tests.testlab.machines.whole import Whole, config_of_ada, replace_machine, status, whole_machine
+from tests.testlab.machines.whole_kinds import KINDS
 from tests.testlab.network.netlab import LabProgram, until
 from tests.testlab.run import documented_commands
 
@@ -118,3 +121,50 @@ def test_audit_finds_no_violation(
     outcomes = {verdict["rule"]: verdict["outcome"] for verdict in node["verdicts"]}
     assert outcomes
     assert {rule: outcome for rule, outcome in outcomes.items() if outcome != "passed"} == {}
+
+
+_KEPT = (
+    "cd /etc/bedplate/laptops; sha256sum *.crt *.key crl.pem book.version udp.laptops/* /etc/ssh/ssh_host_ed25519_key*"
+)
+
+
+def _kept(machine: Whole) -> str:
+    return machine.node.run(_KEPT)
+
+
+@pytest.mark.nightly
+def test_a_replaced_gateway_serves_without_an_operator(tmp_path: Path) -> None:
+    """A new machine with the volume of the old one has its keys, lists and host keys, and laptops keep their profiles.
+
+    Before `vpn up` it says what it waits for and is not abandoned. A list that is sent later reaches the new machine.
+    """
+    (kind,) = (kind for kind in KINDS if kind.name == "laptop-gateway")
+    with whole_machine(kind, tmp_path) as machine:
+        assert machine.laptop
+        assert machine.run
+        assert "OpenVPN waits: its volume has no keys: run `bedplate vpn up`" in status(machine.node, "run")["sentence"]
+        machine.laptop.connect()
+        kept, profile = _kept(machine), (machine.laptop.host.folder / "ada.ovpn").read_bytes()
+
+        replace_machine(machine)
+
+        assert _kept(machine) == kept
+        assert "OpenVPN waits" not in status(machine.node, "run")["sentence"]
+        assert machine.run.place.reports == [("lab-laptops", "ready", "CONTINUE")] * 2
+        machine.laptop.connect()
+        assert (machine.laptop.host.folder / "ada.ovpn").read_bytes() == profile
+        assert machine.laptop.fetch() == "page"
+        until(lambda: _serving(machine) == {1.0}, 150, "the alarm is not told that the gateway serves")
+
+        machine.laptop.operator.local_vpn("add", "ada", "--device", "phone")
+        options = (str(machine.fleet.fleet), "--ssh-config", str(config_of_ada(machine)))
+        done = machine.laptop.operator.operator.bedplate("vpn", "sync", *options)
+        assert "us-west-2: updated" in done.stdout, done.stdout + done.stderr
+        assert machine.node.run("ls /etc/bedplate/laptops/udp.laptops").split() == ["ada.laptop", "ada.phone"]
+
+
+def _serving(machine: Whole) -> set[float]:
+    """Return the values that the gateway has sent since its replacement."""
+    assert machine.run
+    calls = [call for call in machine.run.place.endpoint.requests if call["action"] == "PutMetricData"]
+    return {float(call["MetricData.member.1.Value"]) for call in calls[-1:]}

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from bedplate.rehearsal.simulation import Simulation
 from bedplate.spec.groups import Ring
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
-from stacks.compute.template import first_boot, member_boot
+from stacks.compute.template import ETCD, VPN_KEYS, first_boot, permanent_boot
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import DATE, LAB, PLAN, POOL, Bundle, Node, Place, boot_place
 from tests.testlab.fleets.sketch import with_group
@@ -28,6 +29,7 @@ from tests.testlab.network.netlab import until
 
 SCRIPT = first_boot(LAB, POOL)
 WORKER = next(pool for pool in LAB.pools if pool.use.value == "kubernetes")
+MEMBER, GATEWAY = "control-1.us-west-2", "laptops.us-west-2"
 HOST = "workbench-gpu-{}.us-west-2.lab.internal."
 
 
@@ -239,7 +241,6 @@ def test_a_worker_reads_its_token_and_answers_its_hook(place: Place) -> None:
 )
 def test_a_member_mounts_its_volume(place: Place, blkid_status: int, *, formatted: bool, ready: bool) -> None:
     """A blank volume is formatted, one with data is not, an unreadable one stops the boot."""
-    assert LAB.control_plane
     machine = place.machine()
     machine.command("blkid", f"exit {blkid_status}")
     zone = f"{place.aws.region}a"
@@ -247,7 +248,7 @@ def test_a_member_mounts_its_volume(place: Place, blkid_status: int, *, formatte
     device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
     place.endpoint.done = lambda action: device.touch() if action == "AttachVolume" else None
 
-    status, log = machine.boot(member_boot(LAB, LAB.control_plane.members[0], volume))
+    status, log = machine.boot(permanent_boot(LAB, MEMBER, ETCD, volume))
 
     assert (status == 0) is ready, log
     assert [call.split()[-1] for call in machine.noted if call.startswith("mkfs")] == [str(device)] * formatted
@@ -259,14 +260,13 @@ def test_a_member_mounts_its_volume(place: Place, blkid_status: int, *, formatte
 
 def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
     """Boot waits for the volume, kubelet and containerd start after its mount, and the mount point is immutable."""
-    assert LAB.control_plane
     machine = place.machine()
     machine.command("blkid", "exit 0")
     volume = "vol-0123456789abcdef0"
     device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
     device.touch()
 
-    status, log = machine.boot(member_boot(LAB, LAB.control_plane.members[0], volume), "mount_volume")
+    status, log = machine.boot(permanent_boot(LAB, MEMBER, ETCD, volume), "mount_volume")
 
     assert status == 0, log
     assert (machine.root / "etc/fstab").read_text() == (
@@ -277,6 +277,63 @@ def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
         assert drop_in.read_text() == "[Unit]\nRequiresMountsFor=/var/lib/etcd\n"
     folder = f"{machine.root}/var/lib/etcd"
     assert machine.noted == [f"chattr +i {folder}", "systemctl daemon-reload", f"mount {folder}"]
+
+
+def test_a_gateway_never_writes_its_keys_to_the_root_disk(place: Place) -> None:
+    """The folder of its keys is bound to the volume, both mount points are immutable, and OpenVPN waits for both."""
+    machine = place.machine()
+    machine.command("blkid", "exit 0")
+    volume = "vol-0123456789abcdef0"
+    device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
+    device.touch()
+
+    status, log = machine.boot(permanent_boot(LAB, GATEWAY, VPN_KEYS, volume), "mount_volume")
+
+    assert status == 0, log
+    assert (machine.root / "etc/fstab").read_text().splitlines() == [
+        f"{device} /var/lib/bedplate-vpn ext4 noatime,x-systemd.device-timeout=300 0 2",
+        f"{machine.root}/var/lib/bedplate-vpn/laptops /etc/bedplate/laptops none bind 0 0",
+    ]
+    drop_in = machine.root / "etc/systemd/system/bedplate-laptops@.service.d/60-bedplate-bedplate-vpn.conf"
+    assert drop_in.read_text() == "[Unit]\nRequiresMountsFor=/var/lib/bedplate-vpn /etc/bedplate/laptops\n"
+    folders = (f"{machine.root}/var/lib/bedplate-vpn", f"{machine.root}/etc/bedplate/laptops")
+    for command in ("chattr +i", "mount"):
+        assert [line for line in machine.noted if line.startswith(command)] == [f"{command} {path}" for path in folders]
+
+
+def test_a_replaced_gateway_has_the_host_keys_of_the_first(place: Place) -> None:
+    """The volume gets the keys once; the next machine replaces its own by these, and sshd reads them."""
+    first, second = place.machine(), place.machine()
+    script = permanent_boot(LAB, GATEWAY, VPN_KEYS, "vol-1")
+    volume = first.root / "var/lib/bedplate-vpn"
+    assert first.boot(script, "keep_host_key")[0] == 0
+    (second.root / "var/lib").mkdir(parents=True)
+    shutil.copytree(volume, second.root / "var/lib/bedplate-vpn")
+    assert first.host_key.read_text() != second.host_key.read_text()
+
+    assert [second.boot(script, "keep_host_key")[0] for _ in range(2)] == [0, 0]
+
+    assert first.host_key.read_text() == second.host_key.read_text()
+    private = second.host_key.with_suffix("")
+    assert private.read_text() == first.host_key.with_suffix("").read_text()
+    assert (private.stat().st_mode & 0o777, (volume / "ssh").stat().st_mode & 0o777) == (0o600, 0o700)
+    assert second.noted[-1] == "systemctl try-reload-or-restart ssh.service"
+
+
+@pytest.mark.parametrize(("metrics", "values"), [("bedplate_laptops_serving 1\n", [1.0]), ("", [])])
+def test_a_gateway_reports_to_its_alarm_what_its_agent_says(place: Place, metrics: str, values: list[float]) -> None:
+    """The metric has the dimension that the alarm watches; without a value of the agent nothing is reported."""
+    machine = place.machine()
+    file = machine.root / "var/lib/prometheus/node-exporter/bedplate-vpn.prom"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"bedplate_laptops_up 0\n{metrics}")
+
+    status, log = machine.boot(permanent_boot(LAB, GATEWAY, VPN_KEYS, "vol-1"), "count_serving")
+
+    assert status == 0, log
+    sent = [call for call in place.endpoint.requests if call["action"] == "PutMetricData"]
+    assert [float(call["MetricData.member.1.Value"]) for call in sent] == values
+    assert {call["MetricData.member.1.Dimensions.member.1.Value"] for call in sent} <= {"lab-laptops"}
 
 
 def test_the_fake_endpoint_verifies_signatures(place: Place) -> None:
@@ -617,14 +674,13 @@ def test_the_report_of_use_is_written_alone(ring_place: Place) -> None:
 
 def test_a_member_uploads_its_newest_snapshot(ring_place: Place) -> None:
     """Its key has the name of the member and the time, so that no snapshot replaces another."""
-    assert LAB.control_plane
     machine = ring_place.machine()
     folder = machine.root / "var/lib/etcd/snapshots"
     folder.mkdir(parents=True)
     for hour in ("04", "05"):
         (folder / f"20261123T{hour}0000Z.db").write_text(f"snapshot {hour}")
 
-    exit_code, log = machine.boot(member_boot(LAB, LAB.control_plane.members[0], "vol-1"), "put_snapshot")
+    exit_code, log = machine.boot(permanent_boot(LAB, MEMBER, ETCD, "vol-1"), "put_snapshot")
 
     assert exit_code == 0, log
     (item,) = ring_place.aws.call("s3", "list_objects_v2", Bucket=BUCKET, Prefix="etcd/")["Contents"]

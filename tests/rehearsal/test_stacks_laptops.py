@@ -1,5 +1,9 @@
 """The VPN gateway for laptops: its ports, interface, instance and routes."""
 
+import gzip
+import re
+from base64 import b64decode
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -14,6 +18,8 @@ from bedplate.plan.reachability import SSH, EndpointKind, endpoints
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
+from bedplate.spec.network import Egress
+from stacks.compute.pool import permanent_hooks
 from tests.testlab.fleets.policy import is_reachable
 from tests.testlab.fleets.sketch import ZONES, laptops, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, declared_of, plan_of
@@ -31,6 +37,10 @@ def gateway() -> tuple[Entry, ...]:
 
 def _is_part(entry: Entry) -> bool:
     return entry.is_in_cloud and entry.name.startswith("lab-laptops")
+
+
+def _is_gateway(entry: Entry) -> bool:
+    return entry.is_in_cloud and "-laptops" in entry.name
 
 
 def _only(gateway: tuple[Entry, ...], kind: str) -> Entry:
@@ -59,6 +69,54 @@ def test_a_new_instance_takes_over_the_interface(gateway: tuple[Entry, ...]) -> 
     assert (group["minSize"], group["maxSize"], group["availabilityZones"]) == (1, 1, ["us-west-2a"])
     assert group["instanceMaintenancePolicy"] == {"minHealthyPercentage": 0, "maxHealthyPercentage": 100}
     assert [set(nic) for nic in template["networkInterfaces"]] == [{"deviceIndex", "networkInterfaceId"}]
+
+
+def test_a_new_instance_configures_itself_and_gets_the_volume_of_the_former(gateway: tuple[Entry, ...]) -> None:
+    """The volume is in the zone of the instance and never deleted; the hook waits for the report of the instance."""
+    group, template = _only(gateway, "Group").inputs, _only(gateway, "LaunchTemplate").inputs
+    volume, hook = _only(gateway, "Volume"), _only(gateway, "LifecycleHook").inputs
+
+    assert (volume.inputs["availabilityZone"], volume.inputs["encrypted"]) == (group["availabilityZones"][0], True)
+    assert (hook["name"], hook["defaultResult"], hook["heartbeatTimeout"]) == ("ready", "ABANDON", 1200)
+    # The role of the instance may attach only what has its tag.
+    specifications = {tag["resourceType"]: tag["tags"] for tag in template["tagSpecifications"]}
+    tags = (volume.inputs["tags"], specifications["instance"])
+    assert [tag["bedplate:member"] for tag in tags] == ["laptops.us-west-2"] * 2
+
+
+def test_user_data_names_the_volume_and_has_no_key() -> None:
+    """Every process on a machine can read user data."""
+    regions = {name: zones[:1] for name, zones in tuple(ZONES.items())[:1]}
+    plan = plan_fleet(sketch(regions, vpn=laptops({"region": next(iter(regions))})), Record({}), load_catalog())
+    with running(plan.account) as simulation:
+        world = SharedState(simulation)
+        assert not [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
+    parts = [entry for stack in world.snapshots.values() for entry in stack.entries.values() if _is_gateway(entry)]
+    volume, template = (_only(tuple(parts), kind) for kind in ("Volume", "LaunchTemplate"))
+    script = gzip.decompress(b64decode(template.inputs["userData"])).decode()
+
+    assert f"readonly VOLUME={volume.ident}\n" in script
+    assert "attach_volume mount_volume keep_host_key start_configuration" in script
+    assert not re.findall("PRIVATE KEY|BEGIN |tls-crypt", script)
+
+
+def test_an_alarm_fires_if_the_gateway_does_not_say_that_it_serves(gateway: tuple[Entry, ...]) -> None:
+    """For 15 minutes; a gateway that sends nothing may be blank. Its metric is the one that the bootstrap sends."""
+    alarms = {entry.name: entry.inputs for entry in gateway if entry.type.endswith(":MetricAlarm")}
+    alarm = alarms["lab-laptops-serving"]
+
+    assert (alarm["namespace"], alarm["metricName"]) == ("lab/nodes", "Serving")
+    assert alarm["dimensions"] == {"AutoScalingGroupName": "lab-laptops"}
+    assert (alarm["statistic"], alarm["comparisonOperator"], alarm["threshold"]) == ("Maximum", "LessThanThreshold", 1)
+    assert (alarm["period"], alarm["evaluationPeriods"], alarm["treatMissingData"]) == (300, 3, "breaching")
+
+
+def test_a_gateway_configures_itself_without_egress() -> None:
+    """It has a public address; nodes have none and stay blank."""
+    plan = plan_of(EXAMPLES / "lab.yaml")
+
+    assert permanent_hooks(replace(plan, egress=Egress.NONE)) == ()
+    assert permanent_hooks(replace(plan, egress=Egress.NONE), has_public_address=True)
 
 
 def test_every_route_table_has_a_route_to_the_laptop_pool(gateway: tuple[Entry, ...]) -> None:

@@ -1,12 +1,14 @@
 """`bedplate vpn up`, with real gateway agents behind a fake ssh. The apply of roles is a fake."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bedplate.cli import run
+from bedplate.errors import PartialError
 from bedplate.lock import lock_path, read_lock, record_host_keys
-from bedplate.operate import Operator
+from bedplate.operate import Operator, plan_of
 from bedplate.operate.vpn_setup import record_addresses
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import NodePlan
@@ -32,6 +34,12 @@ def deployed(begun: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     def trust(operator: Operator, _plan: FleetPlan, node: NodePlan) -> None:
         record_host_keys(lock_path(operator.fleet), "lab", node.name, (KEY,), replace_known=False)
 
+    def push(operator: Operator, pythons: Sequence[str]) -> int:
+        stored = plan_of(operator).record.gateways
+        (operator.fleet.parent / "stored").write_text(f"{pythons} {stored}")
+        return 0
+
+    monkeypatch.setattr("bedplate.operate.vpn_setup.push", push)
     monkeypatch.setattr("bedplate.operate.vpn_setup.record_addresses", record)
     monkeypatch.setattr("bedplate.operate.vpn_setup.trust_instance", trust)
     monkeypatch.setenv("LOGNAME", "ada")
@@ -48,10 +56,11 @@ def test_gateways_are_set_up_in_order(
     assert run(["vpn", "up", str(deployed)]) == 0
 
     output = capsys.readouterr().out
-    steps = ("record addresses", "create the certificate", "record the host key of gate.cellar", "apply roles", "send")
+    steps = ("record addr", "create the cert", "record the host key of gate.cellar", "apply roles", "send")
     assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
     record = read_lock(lock_path(deployed), "lab")
     assert record.gateways
+    assert deployed.with_name("stored").read_text() == f"() {record.gateways}"
     assert set(record.host_keys) == set(HOSTS.values())
     assert (sorted(applies.machines), applies.requests[0].only) == (sorted(HOSTS.values()), None)
     assert all((gateways / host / "server.crt").exists() for host in HOSTS.values())
@@ -76,6 +85,21 @@ def test_a_second_run_continues_after_a_failure(
     assert all(line in output for line in ("addresses: recorded", "authority: exists", "host keys: recorded"))
     assert (gateways / "gate.cellar" / "server.crt").exists()
     assert folder_of(deployed).journal.read_bytes() == journal
+
+
+def test_a_region_without_the_new_plan_is_an_error(
+    deployed: Path, gateways: Path, applies: FakeApply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replaced gateway would not know the addresses; all other steps are done, and the command continues."""
+
+    def push(_operator: Operator, _pythons: Sequence[str]) -> int:
+        raise PartialError("no bucket", fix="deploy it")
+
+    monkeypatch.setattr("bedplate.operate.vpn_setup.push", push)
+
+    assert run(["vpn", "up", str(deployed)]) == 6
+
+    assert all((gateways / host / "server.crt").exists() for host in HOSTS.values())
 
 
 def test_without_a_gateway_that_was_configured_nothing_is_sent(

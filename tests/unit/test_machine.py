@@ -19,9 +19,12 @@ from bedplate.machine import calls as programs
 from bedplate.machine import upgrade
 from bedplate.machine.state import State
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
-from bedplate.plan.node_document import pool_document
-from bedplate.plan.nodes import NodePlan
+from bedplate.plan.node_document import node_document, pool_document
+from bedplate.plan.nodes import NodePlan, find_node
+from bedplate.plan.record import Record
 from bedplate.programs import probe
+from bedplate.programs.gateway.paths import GatewayPaths
+from tests.testlab.fleets.variants import LAPTOP_PLANS_RECORD, lab_plan
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
@@ -149,6 +152,36 @@ def test_changes_that_need_a_reboot_wait_on_a_ready_machine(calls: Calls, state:
     assert "nvidia" not in applied.removeprefix("apply ").split(",")
     assert "baseline" in applied
     assert status(state)["waiting"] == ["nvidia"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (LAPTOP_PLANS_RECORD, (), "all", "up to date; OpenVPN waits: its volume has no keys: run `bedplate vpn up`"),
+        (LAPTOP_PLANS_RECORD, ("crl.pem",), "all", "up to date"),
+        (
+            Record({}),
+            ("crl.pem",),
+            "baseline,hardened,monitoring,people,storage,vpnagent",
+            "up to date; OpenVPN waits: no DNS resolver is recorded: run `bedplate vpn up`",
+        ),
+    ],
+    ids=["no keys", "keys", "no resolver"],
+)
+def test_a_gateway_before_vpn_up_is_ready_and_says_what_it_waits_for(
+    calls: Calls, state: State, monkeypatch: pytest.MonkeyPatch, case: tuple[Record, tuple[str, ...], str, str]
+) -> None:
+    """Another machine would wait too, so it is not abandoned; without a resolver all roles but openvpn are applied."""
+    record, files, applied, sentence = case
+    state.document.write_text(node_document(find_node(lab_plan(record), "laptops.us-west-2", load_catalog())))
+    monkeypatch.setattr(machine, "GatewayPaths", lambda: GatewayPaths(settings=state.folder))
+    for file in files:
+        (state.folder / file).touch()
+
+    assert machine.main(state, is_new=True) == 0
+
+    assert calls.recorded == [f"apply {applied}", "report_ready"]
+    assert status(state)["sentence"] == sentence
 
 
 def test_a_failed_run_is_repeated_before_a_new_machine_is_abandoned(calls: Calls, state: State) -> None:

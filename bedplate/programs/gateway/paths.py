@@ -158,6 +158,11 @@ class GatewayPaths:
         return self.state / "seen.json"
 
     @property
+    def starts(self) -> Path:
+        """When, and from where, laptops have started short sessions."""
+        return self.state / "starts.json"
+
+    @property
     def pending_actions(self) -> Path:
         """Actions that OpenVPN daemons have not done yet; absent if there are none."""
         return self.state / "owed.json"

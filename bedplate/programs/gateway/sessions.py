@@ -13,7 +13,7 @@ _TIMEOUT_S = 1.0
 SUCCESS = "SUCCESS:"
 _LAST_WORDS = ("END", SUCCESS, "ERROR:")
 _CLIENT, _ROUTE = "CLIENT_LIST", "ROUTING_TABLE"
-# The name of a laptop whose handshake is not finished.
+# The name of a laptop whose handshake is not finished; some never finish it.
 _UNNAMED = "UNDEF"
 
 
@@ -47,7 +47,7 @@ def _read_answer(connection: socket.socket) -> Iterator[str]:
 class Session:
     """A laptop's session: bytes from and to the laptop, its start and its last packet in Unix time.
 
-    `last` is None until the first packet that is not a keepalive.
+    `last` is None until the first packet that is not a keepalive. `source` is the address on the internet.
     """
 
     name: str
@@ -56,21 +56,23 @@ class Session:
     sent: int
     since: int
     last: int | None
+    source: str = ""
 
 
 def read_sessions(path: Path) -> tuple[Session, ...] | None:
-    """Return the sessions of the daemon at a socket, or None if it does not run."""
+    """Return the sessions of the daemon at a socket, or None if it does not run. A handshake is no session yet."""
     lines = run_command(path, "status 3")
     if lines is None:
         return None
     rows = [line.split("\t") for line in lines]
     last_packets = {row[1]: int(row[5]) for row in rows if row[0] == _ROUTE}
-    return tuple(_parse_session(row, last_packets) for row in rows if row[0] == _CLIENT)
+    return tuple(_parse_session(row, last_packets) for row in rows if row[0] == _CLIENT and row[1] != _UNNAMED)
 
 
 def _parse_session(row: list[str], last_packets: dict[str, int]) -> Session:
-    _, name, _, address, _, received, sent, _, since, *_ = row
-    return Session(name, address, int(received), int(sent), int(since), last_packets.get(address))
+    _, name, source, address, _, received, sent, _, since, *_ = row
+    last = last_packets.get(address)
+    return Session(name, address, int(received), int(sent), int(since), last, source.rpartition(":")[0])
 
 
 def end_sessions(allowed: Mapping[Path, Collection[str]], names: Collection[str]) -> dict[str, int]:
@@ -83,7 +85,7 @@ def end_sessions(allowed: Mapping[Path, Collection[str]], names: Collection[str]
     errors: list[IncompleteError] = []
     for path, allowed_names in allowed.items():
         try:
-            connected = {session.name for session in read_sessions(path) or () if session.name != _UNNAMED}
+            connected = {session.name for session in read_sessions(path) or ()}
             for name in sorted({*names, *(connected - {*allowed_names})}):
                 lines = run_command(path, f"kill {name}") or ("",)
                 ended[name] = ended.get(name, 0) + lines[-1].startswith(SUCCESS)
@@ -109,6 +111,30 @@ def write_last_seen(file: Path, last_seen: Mapping[str, int]) -> None:
 
 def _read_last_seen(file: Path) -> LastSeen:
     try:
-        return {str(name): int(moment) for name, moment in json.loads(file.read_text()).items()}
+        return {str(name): int(moment) for name, moment in json.loads(file.read_text()).items() if name != _UNNAMED}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+Starts = dict[str, tuple[tuple[int, str], ...]]
+"""Start and source of the sessions of each laptop that lasted less than a minute, and of its newest session."""
+# A laptop that has been away for longer begins again; one that loses its session is back in seconds.
+_AWAY_S, _MOST_STARTS = 300, 10
+
+
+def update_starts(file: Path, sessions: Iterable[Session], now: int) -> Starts:
+    """Return the starts after one more look at the sessions; there is one each minute."""
+    starts = {name: old for name, old in read_starts(file).items() if now - old[-1][0] <= _AWAY_S}
+    for session in sessions:
+        newest, old = (session.since, session.source), starts.get(session.name, ())
+        starts[session.name] = (newest,) if newest in old else (*old, newest)[-_MOST_STARTS:]
+    return starts
+
+
+def read_starts(file: Path) -> Starts:
+    """Return the stored starts; a damaged file counts as empty."""
+    try:
+        document = json.loads(file.read_text())
+        return {name: tuple((int(since), str(source)) for since, source in old) for name, old in document.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

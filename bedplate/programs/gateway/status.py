@@ -12,7 +12,7 @@ from ..program import ProgramError, output, run, write_text
 from .access_list import NOTHING_PENDING, PendingActions, read_pending
 from .certificate import certificate_end, crl_end, crl_number
 from .paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError
-from .sessions import LastSeen, Session, read_sessions, update_last_seen
+from .sessions import LastSeen, Session, Starts, read_sessions, read_starts, update_last_seen
 
 _TIMEOUT_S = 5
 SWANCTL = Path("/usr/sbin/swanctl")
@@ -26,7 +26,8 @@ _WORD = re.compile(r"[{}\[\]]|[^\s{}\[\]=]+=?|=")
 class Tunnel:
     """A connection of charon: seconds since its IKE association was established, and since the last received packet.
 
-    Both are None, and the bytes 0, without an association.
+    Both are None, and the bytes 0, without an association. `unsent` are the seconds since the last sent packet, or
+    since its child association exists; None if an older agent did not report it.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Tunnel:
     received: int
     sent: int
     idle: int | None
+    unsent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,14 @@ def _make_tunnel(name: str, associations: list[Section]) -> Tunnel:
     children = [child for association in associations for child in _subsections(association.get("child-sas"))]
     ages = [int(_text(section, "established")) for section in associations if section.get("state") == "ESTABLISHED"]
     idle = [int(_text(child, "use-in")) for child in children if "use-in" in child]
+    unsent = [child.get("use-out", child.get("install-time")) for child in children]
     return Tunnel(
         name=name,
         age=max(ages, default=None),
         received=sum(int(_text(child, "bytes-in")) for child in children),
         sent=sum(int(_text(child, "bytes-out")) for child in children),
         idle=min(idle, default=None),
+        unsent=min((int(seconds) for seconds in unsent if isinstance(seconds, str)), default=None),
     )
 
 
@@ -204,6 +208,10 @@ def _json_documents(output: str) -> Iterator[dict[str, object]]:
         position = output.find("{", end)
 
 
+# The end date of a missing file: the alarm on end dates then covers missing files too.
+_MISSING = 0
+
+
 @dataclass(frozen=True)
 class Status:
     """The status of a gateway; moments are Unix time by the gateway's clock, which shows `time`.
@@ -213,6 +221,7 @@ class Status:
     and `tunnels` are None on a gateway without tunnels. `seen` holds when each laptop was last connected. `bgp` is None
     if an older agent did not report it. `owed` holds pending actions of the OpenVPN daemons. `peer_certificate` and
     `peer_crl` are the earliest end dates of the tunnels' certificates and lists, None for tunnels with shared keys.
+    `starts` holds when, and from where, each laptop has begun its last sessions, if these were short.
     """
 
     time: int
@@ -227,6 +236,13 @@ class Status:
     owed: PendingActions = NOTHING_PENDING
     peer_certificate: int | None = None
     peer_crl: int | None = None
+    starts: Starts = field(default_factory=dict)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether laptops can connect: each daemon answers, and the certificate and the revocation list are valid."""
+        ends = (self.certificate or _MISSING, self.crl or _MISSING)
+        return bool(self.laptops) and None not in self.laptops.values() and min(ends) > self.time
 
     def document(self) -> dict[str, object]:
         """Return the status as JSON types."""
@@ -253,6 +269,7 @@ def read_status(paths: GatewayPaths) -> Status:
         charon=charon.answers,
         bgp=read_neighbours(paths.frr_conf),
         owed=read_pending(paths.pending_actions),
+        starts=read_starts(paths.starts),
     )
 
 
@@ -276,10 +293,9 @@ def _value_or_none(read: Callable[[], int]) -> int | None:
 
 
 Metric = tuple[str, str, int]
-# The end date of a missing file: the alarm on end dates then covers missing files too.
-_MISSING = 0
 _HELP = {
     "bedplate_vpn_written_time_seconds": "When these metrics were written, in Unix time.",
+    "bedplate_laptops_serving": "Whether laptops can connect: all daemons answer, with valid certificate and list.",
     "bedplate_laptops_up": "Whether the daemon of a transport answers.",
     "bedplate_laptops_owed": "Pending actions of the daemons: sessions to end, certificates to load.",
     "bedplate_laptops_sessions": "Connected laptops.",
@@ -297,6 +313,7 @@ _HELP = {
     "bedplate_tunnel_received_bytes": "Bytes received through a tunnel's association.",
     "bedplate_tunnel_sent_bytes": "Bytes sent through a tunnel's association.",
     "bedplate_tunnel_idle_seconds": "Time since the last packet was received through a tunnel.",
+    "bedplate_tunnel_unsent_seconds": "Time since the last packet was sent through a tunnel.",
     "bedplate_tunnel_bgp_up": "Whether the BGP session in a tunnel is established.",
     "bedplate_tunnel_bgp_blocks": "Routes accepted from the BGP neighbour in a tunnel.",
 }
@@ -337,6 +354,7 @@ def _session_metrics(status: Status) -> Iterator[Metric]:
 def _laptop_gateway_metrics(status: Status) -> Iterator[Metric]:
     if not status.laptops:
         return
+    yield "bedplate_laptops_serving", "", int(status.is_serving)
     yield "bedplate_laptops_owed", "", len(status.owed.cut) + len(status.owed.restart)
     yield "bedplate_laptops_certificate_end_time_seconds", "", status.certificate or _MISSING
     yield "bedplate_laptops_crl_end_time_seconds", "", status.crl or _MISSING
@@ -362,6 +380,7 @@ def _tunnel_metrics(status: Status) -> Iterator[Metric]:
             yield "bedplate_tunnel_age_seconds", labels, tunnel.age
             # Without any received packet, a tunnel is idle since it was established.
             yield "bedplate_tunnel_idle_seconds", labels, tunnel.age if tunnel.idle is None else tunnel.idle
+            yield "bedplate_tunnel_unsent_seconds", labels, tunnel.age if tunnel.unsent is None else tunnel.unsent
 
 
 def _bgp_metrics(status: Status) -> Iterator[Metric]:

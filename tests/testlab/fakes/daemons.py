@@ -23,7 +23,7 @@ def daemon(path: Path, *served: str, mute: bool = False) -> Iterator[list[str]]:
         return "SUCCESS: done\n" if verb == "signal" or name in served else "ERROR: not found\n"
 
     def client_list() -> str:
-        rows = (f"CLIENT_LIST\t{name}\t-\t10.0.0.2\t\t1\t1\t-\t1\t-\n" for name in served)
+        rows = (f"CLIENT_LIST\t{name}\t198.51.100.7:1194\t10.0.0.2\t\t1\t1\t-\t1\t-\n" for name in served)
         return "".join((*rows, "END\n"))
 
     def serve(listening: socket.socket) -> None:

@@ -128,6 +128,18 @@ class NodeLab:
         self.nodes[name], self.hosts[name] = node, host
         return node
 
+    def replace(self, name: str) -> Node:
+        """Boot a fresh node in place of one that has ended, at its address; nobody knows its host key."""
+        old, host = self.nodes[name], self.hosts[name]
+        root = self._open.enter_context(mounted(self._layers, host.folder / "next-disk"))
+        machine = Machine(root, host.namespace, host.folder / "next-console.log")
+        prepare_root(root, self.public, old.address, self.workstation.address)
+        self._open.callback(machine.crash)
+        machine.boot()
+        host_key = (root / "etc/ssh/ssh_host_ed25519_key.pub").read_text().strip()
+        self.nodes[name] = replace(old, machine=machine, host_key=host_key)
+        return self.nodes[name]
+
     def move(self, name: str, factory: MachineFactory = emulated) -> Node:
         """Shut a node down, and start it with its own kernel, without waiting for the boot."""
         node, host = self.nodes[name], self.hosts[name]

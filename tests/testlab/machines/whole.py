@@ -1,7 +1,7 @@
 """Whole machines: one of each kind of examples/lab.yaml, configured with all its roles, as users make it.
 
-Machines of groups and members start from user data, machines of sites from the folder of `bedplate node bootstrap
---folder`, both with a bundle of the working tree; the cloud's laptop gateway is applied by an operator. Their services
+Machines of the cloud start from user data, machines of sites from the folder of `bedplate node bootstrap --folder`,
+both with a bundle of the working tree. Their services
 are in tests/testlab/machines/services.py, what is around them in surroundings.py.
 """
 
@@ -28,7 +28,15 @@ from bedplate.plan.nodes import NodePlan, NodeRole
 from bedplate.plan.pools import PoolPlan
 from bedplate.rehearsal.simulation import Aws, running
 from bedplate.spec.sites import Use
-from stacks.compute.template import encode_user_data, first_boot, member_boot, token_hops
+from stacks.compute.template import (
+    ETCD,
+    VPN_KEYS,
+    KeptData,
+    encode_user_data,
+    first_boot,
+    permanent_boot,
+    token_hops,
+)
 from stacks.program import administrators
 from tests.testlab.fakes.buckets import ObjectStore
 from tests.testlab.fakes.first_boot import Node as Instance
@@ -87,6 +95,10 @@ class Whole:
     store: ObjectStore | None = None
     laptop: LaptopBehind | None = None
     cluster: WholeCluster | None = None
+    run: SelfConfigured | None = None
+    """What a machine of the cloud configures itself from."""
+    device: str = ""
+    """The loop device of its volume."""
 
     def ssh(self, person: str, command: str, source: str = "", seconds: float = 60) -> CompletedProcess[str]:
         """Run a command by the ssh of a person, from the workstation or another of its addresses."""
@@ -214,17 +226,10 @@ def s3_names(planned: NodePlan) -> Iterator[str]:
 
 def _start(machine: Whole) -> None:
     """Configure a machine by the path of its kind."""
-    pool = pool_of(machine.kind, machine.plan)
-    if pool or machine.kind.is_member:
-        _start_from_user_data(machine, pool)
-    elif machine.planned.place in machine.plan.sites_by_name:
+    if machine.planned.place in machine.plan.sites_by_name:
         _start_from_folder(machine)
     else:
-        done = machine.fleet.apply(machine.planned.name)
-        assert done.returncode == 0, done.stdout + done.stderr
-        # The first apply logs in with the account of the image, which the next one locks.
-        _applied(machine)
-        machine.again, machine.audited = lambda: _applied(machine), lambda: _audited(machine)
+        _start_from_user_data(machine, pool_of(machine.kind, machine.plan))
 
 
 def _start_from_user_data(machine: Whole, pool: PoolPlan | None) -> None:
@@ -242,9 +247,9 @@ def _start_from_user_data(machine: Whole, pool: PoolPlan | None) -> None:
     machine.has_role = True
     document = replace(machine.planned, name=f"{pool.group}.{pool.region}") if pool else machine.planned
     name = pool.name if pool else machine.planned.name
-    run = SelfConfigured(node, place, bucket, {name: node_document(document)}, instance)
+    run = machine.run = SelfConfigured(node, place, bucket, {name: node_document(document)}, instance)
     run.promote()
-    script = first_boot(plan, pool) if pool else _member_script(machine)
+    script = first_boot(plan, pool) if pool else _permanent_script(machine)
     (node.root / "root/user-data").write_bytes(gzip.decompress(b64decode(encode_user_data(name, script))))
     _lead_to_aws(node, place)
     if machine.cluster:
@@ -268,28 +273,59 @@ def _instance(machine: Whole, place: Place, pool: PoolPlan | None) -> Instance:
     return instance
 
 
-def _member_script(machine: Whole) -> str:
-    """Return the user data of a member, whose volume is a loop device."""
-    volume, image = "vol-0123456789abcdef0", machine.folder / "etcd.img"
+_VOLUME = "vol-0123456789abcdef0"
+
+
+def _permanent_script(machine: Whole) -> str:
+    """Return the user data of a member or gateway, whose volume is a loop device."""
+    image, kept = machine.folder / "volume.img", ETCD if machine.kind.is_member else VPN_KEYS
     with image.open("wb") as stream:
         stream.truncate(1 << 30)
-    device = call("losetup", "--find", "--show", str(image)).strip()
-    machine.stack.callback(call, "losetup", "--detach", device)
-    link = f"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
-    upper = machine.lab.hosts[machine.node.name].folder / "disk/upper/var/lib/etcd"
-    # The bootstrap makes the mount point immutable.
-    machine.stack.callback(call, "sh", "-c", f"chattr -i {upper} || true")
-    machine.stack.callback(machine.node.machine.crash)
+    machine.device = call("losetup", "--find", "--show", str(image)).strip()
+    machine.stack.callback(call, "losetup", "--detach", machine.device)
+    _attach_volume(machine, kept)
+    return permanent_boot(machine.plan, machine.planned.name, kept, _VOLUME)
+
+
+def _attach_volume(machine: Whole, kept: KeptData) -> None:
+    node, disk = machine.node, machine.node.root.with_name("upper")
+    # The bootstrap makes the mount points immutable.
+    folders = " ".join(f"{disk}{folder}" for folder in (*kept.folders, kept.mount))
+    machine.stack.callback(call, "sh", "-c", f"chattr -i {folders} || true")
+    machine.stack.callback(node.machine.crash)
+    link = f"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{_VOLUME.replace('-', '')}"
     # systemd in a container mounts no devices of fstab.
-    number = device.removeprefix("/dev/loop")
-    more = f"""mkdir -p /dev/disk/by-id; mknod {device} b {_MAJOR} {number}; ln -s {device} {link}
-! grep -qs /var/lib/etcd /etc/fstab || mount {link} /var/lib/etcd
+    number = machine.device.removeprefix("/dev/loop")
+    binds = "".join(f"; mount --bind {kept.mount}/{Path(folder).name} {folder}" for folder in kept.folders)
+    more = f"""mkdir -p /dev/disk/by-id; mknod {machine.device} b {_MAJOR} {number}; ln -s {machine.device} {link}
+! grep -qs {kept.mount} /etc/fstab || {{ mount {link} {kept.mount}{binds}; }}
 """
-    (machine.node.root / "usr/local/lib/lab/more").write_text(more)
-    machine.node.run(more)
-    assert machine.plan.control_plane
-    member = next(member for member in machine.plan.control_plane.members if member.name == machine.planned.name)
-    return member_boot(machine.plan, member, volume)
+    with (node.root / "usr/local/lib/lab/more").open("a") as hardware:
+        hardware.write(more)
+    node.run(more)
+
+
+def replace_machine(machine: Whole) -> None:
+    """End a gateway without a shutdown, and start another with its volume, as its group does; no operator helps."""
+    assert machine.run
+    machine.node.machine.crash()
+    machine.node = node = machine.lab.replace(machine.node.name)
+    equip(node, Authority(machine.folder / "authority"), machine.kind.hardware)
+    _attach_volume(machine, VPN_KEYS)
+    instance = machine.run.place.machine()
+    machine.run.instance.facts["instance-id"] = instance.facts["instance-id"]
+    machine.run.node = node
+    (node.root / "root/user-data").write_text(permanent_boot(machine.plan, machine.planned.name, VPN_KEYS, _VOLUME))
+    _lead_to_aws(node, machine.run.place)
+    before = len(machine.run.place.reports)
+    machine.run.boot()
+    until(
+        lambda: len(machine.run.place.reports) > before or _has_given_up(node),
+        _SECONDS,
+        "it does not report",
+        every=0.5,
+    )
+    machine.run.wait()
 
 
 def _expect(machine: Whole, cluster: WholeCluster, instance: Instance, source: tuple[Place, str]) -> None:
