@@ -1,12 +1,12 @@
-"""Resources that exist before the first stacks: the bucket of Pulumi's state, its KMS key, and service-linked roles."""
+"""What exists before the first stacks: the bucket of Pulumi's state, its key, service roles, the key of volumes."""
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.account.client import AwsClient, Denied
-from bedplate.errors import InputError, PartialError
+from bedplate.account.client import AwsClient, Denied, NotThere, ask_regions, require_all
+from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.foreign import parse_json
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import has_transit
@@ -208,3 +208,45 @@ def create_role(client: AwsClient, region: str, role: str, service: str) -> None
 
 def _exists(client: AwsClient, region: str, role: str) -> bool:
     return client.find("iam", region, "get_role", RoleName=role) is not None
+
+
+_LAUNCHERS = ("AWSServiceRoleForAutoScaling", "AWSServiceRoleForEC2Spot")
+
+
+def check_volume_keys(client: AwsClient, plan: FleetPlan) -> None:
+    """Raise MachineError if the account encrypts new volumes with a customer key that the fleet's machines cannot use.
+
+    Volumes of machines name no key, so they have the account's default. EC2 Auto Scaling and EC2 Spot use a customer
+    key only if its policy names their roles. A member attaches its volume with its own role, which may use no such key.
+    """
+    regions = [region.name for region in plan.regions]
+    faults = require_all(ask_regions(regions, lambda region: _key_fault(client, plan, region)), "nothing was deployed")
+    for region, what in faults.items():
+        if what:
+            fix = f"`aws ec2 reset-ebs-default-kms-key-id --region {region}`, or see docs/aws-account.md of bedplate"
+            raise MachineError(f"{region}: EBS encrypts new volumes with {what}", fix=fix)
+
+
+def _key_fault(client: AwsClient, plan: FleetPlan, region: str) -> str:
+    """Return the default key of volumes in a region and why machines cannot use it; empty if they can."""
+    key: str = client.call("ec2", region, "get_ebs_default_kms_key_id")["KmsKeyId"]
+    if key.endswith("alias/aws/ebs"):
+        return ""
+    if client.call("kms", region, "describe_key", KeyId=key)["KeyMetadata"]["KeyManager"] == "AWS":
+        return ""
+    if plan.control_plane and region == plan.home.name:
+        return f"{key}, and members of the control plane may not attach such a volume"
+    try:
+        policy = json.loads(client.call("kms", region, "get_key_policy", KeyId=key, PolicyName="default")["Policy"])
+    except (Denied, NotThere):
+        return f"{key}, whose policy cannot be read"
+    statements = policy["Statement"] if isinstance(policy["Statement"], list) else [policy["Statement"]]
+    needed = (role for role in _LAUNCHERS if role in service_roles(plan))
+    missing = [role for role in needed if not any(_admits(statement, role) for statement in statements)]
+    return f"{key}, whose policy does not let {' and '.join(missing)} create grants" if missing else ""
+
+
+def _admits(statement: Mapping[str, Any], role: str) -> bool:
+    """Return whether a statement of a key's policy names a role, as principal or in a condition, to create grants."""
+    names = json.dumps([statement.get("Principal"), statement.get("Condition")])
+    return statement["Effect"] == "Allow" and f'/{role}"' in names and "kms:CreateGrant" in statement["Action"]

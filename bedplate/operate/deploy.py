@@ -9,7 +9,14 @@ from itertools import chain
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from bedplate.account.backend import StateStore, create_role, missing_roles, prepare_store, service_roles
+from bedplate.account.backend import (
+    StateStore,
+    check_volume_keys,
+    create_role,
+    missing_roles,
+    prepare_store,
+    service_roles,
+)
 from bedplate.account.client import AwsClient, failure_lines
 from bedplate.account.facts import newest_images, read_quotas
 from bedplate.deploy.engine import Engine, open_engine
@@ -213,6 +220,7 @@ def _deploy_stacks(operator: Operator, names: Sequence[str]) -> int:
         operator.show(["no change"])
         return 0
     _warn_of_quotas(operator, session)
+    check_volume_keys(session.account, session.plan)
     roles = _missing_roles(operator, session)
     terminations = _terminations(session, previews)
     Preview(session, previews, terminations).show(operator)

@@ -150,8 +150,11 @@ own.
 %REQUESTS%
 ```
 
-If the account encrypts EBS volumes with a customer key by default, the policy of that key must allow
-`AWSServiceRoleForAutoScaling` to use it and to create grants. Otherwise no instance starts.
+`bedplate up` reads the default key of EBS in each region (`ec2:GetEbsDefaultKmsKeyId`): root volumes and those of etcd
+have that key. It refuses a customer key in the home region of a cluster, because members attach their volumes with a
+role that may use no such key. Elsewhere the policy of the key must allow `kms:CreateGrant` to
+`AWSServiceRoleForAutoScaling`, and with spot to `AWSServiceRoleForEC2Spot`, by name. Otherwise no instance would start.
+Return to AWS's key with `aws ec2 reset-ebs-default-kms-key-id`.
 
 A fleet with a cluster has one bucket with two public objects, the keys of the cluster's tokens
 ([ADR 35](adr/0035-issuer-in-a-bucket.md)). If the account or the organization blocks public policies of all buckets,

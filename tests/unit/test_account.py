@@ -17,7 +17,7 @@ from botocore.parsers import ResponseParserError
 from botocore.response import StreamingBody
 from moto import mock_aws
 
-from bedplate.account.backend import create_role, missing_roles, service_roles
+from bedplate.account.backend import check_volume_keys, create_role, missing_roles, service_roles
 from bedplate.account.client import (
     AwsClient,
     Denied,
@@ -445,6 +445,84 @@ def test_the_roles_of_a_fleet_follow_its_resources() -> None:
     assert len(service_roles(LAB_PLAN)) == 4
     solo = service_roles(plan_of(EXAMPLES / "minimal.yaml"))
     assert [*solo] == ["AWSServiceRoleForAutoScaling", "AWSServiceRoleForAmazonElasticFileSystem"]
+
+
+CUSTOMER_KEY = f"arn:aws:kms:{EAST}:111122223333:key/0a1b2c3d"
+LAUNCHERS = (
+    "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+    "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
+)
+
+
+def volume_keys(session: StubbedSession, customer: str = "", manager: str = "CUSTOMER") -> None:
+    """Answer with the default keys of EBS: AWS's, but a customer's in one region."""
+    for region in (WEST, EAST, "eu-north-1"):
+        key = CUSTOMER_KEY if region == customer else "alias/aws/ebs"
+        session.answers("ec2", region, "get_ebs_default_kms_key_id", {"KmsKeyId": key})
+    if customer:
+        metadata = {"KeyMetadata": {"KeyId": "0a1b2c3d", "KeyManager": manager}}
+        session.answers("kms", customer, "describe_key", metadata, KeyId=CUSTOMER_KEY)
+
+
+def key_policy(*roles: str, effect: str = "Allow") -> dict[str, str]:
+    """Return KMS's answer with a policy that lets roles use the key by grants."""
+    arns = [f"arn:aws:iam::111122223333:role/aws-service-role/{role}" for role in roles]
+    statement = {"Effect": effect, "Principal": {"AWS": arns}, "Action": ["kms:CreateGrant"], "Resource": "*"}
+    return {"Policy": json.dumps({"Version": "2012-10-17", "Statement": statement})}
+
+
+@pytest.mark.parametrize(("customer", "manager"), [("", ""), (WEST, "AWS"), (EAST, "AWS")])
+def test_volumes_may_have_the_key_of_aws(customer: str, manager: str) -> None:
+    """Each role of the account may use AWS's key through EC2, whether it is named by alias or by id."""
+    session = StubbedSession()
+    volume_keys(session, customer, manager)
+
+    check_volume_keys(client_of(session), LAB_PLAN)
+
+    session.assert_all_asked()
+
+
+def test_volumes_may_have_a_customer_key_for_the_roles_that_launch() -> None:
+    """The policy names the roles of Auto Scaling and of spot instances, for a region without a control plane."""
+    session = StubbedSession()
+    volume_keys(session, EAST)
+    session.answers("kms", EAST, "get_key_policy", key_policy(*LAUNCHERS), KeyId=CUSTOMER_KEY, PolicyName="default")
+
+    check_volume_keys(client_of(session), LAB_PLAN)
+
+    session.assert_all_asked()
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (key_policy(LAUNCHERS[0]), "whose policy does not let AWSServiceRoleForEC2Spot create grants"),
+        (key_policy(*LAUNCHERS, effect="Deny"), "AWSServiceRoleForAutoScaling and AWSServiceRoleForEC2Spot"),
+        (None, "whose policy cannot be read"),
+    ],
+)
+def test_a_customer_key_without_the_roles_that_launch_is_refused(policy: dict[str, str] | None, reason: str) -> None:
+    """Each machine would be ended at its start; a policy that cannot be read allows nothing."""
+    session = StubbedSession()
+    volume_keys(session, EAST)
+    if policy:
+        session.answers("kms", EAST, "get_key_policy", policy, KeyId=CUSTOMER_KEY, PolicyName="default")
+    else:
+        session.refuses("kms", EAST, "get_key_policy", "AccessDeniedException")
+
+    with pytest.raises(MachineError, match=reason) as refused:
+        check_volume_keys(client_of(session), LAB_PLAN)
+
+    assert "reset-ebs-default-kms-key-id --region us-east-1" in refused.value.fix
+
+
+def test_a_customer_key_is_refused_where_members_attach_volumes() -> None:
+    """The role of a member may use no key for volumes, so etcd would never start."""
+    session = StubbedSession()
+    volume_keys(session, WEST)
+
+    with pytest.raises(MachineError, match="members of the control plane may not attach"):
+        check_volume_keys(client_of(session), LAB_PLAN)
 
 
 def test_an_object_of_a_bucket_is_read_to_its_limit(client: AwsClient, tmp_path: Path) -> None:

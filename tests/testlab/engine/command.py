@@ -30,6 +30,7 @@ def limited_account() -> Iterator[None]:
     quotas: RegionResults[Any] = RegionResults({}, {})
     with (
         patch.object(deploy, "read_quotas", lambda _account, _needs: quotas),
+        patch.object(deploy, "check_volume_keys", lambda _account, _plan: None),
         patch.object(deploy, "unrecorded_images", lambda _plan, _catalog: ()),
         # moto's account has no machines, so it needs no bundle.
         patch.object(deploy, "deliver_to_new_region", lambda *_: None),
