@@ -33,6 +33,23 @@ def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
+@pytest.mark.nightly
+def test_the_readme_has_the_numbers_of_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    """`make demo` prints the table in README.md, apart from times."""
+    readme = (ROOT / "README.md").read_text()
+    table = readme.partition("$ make demo\n")[2].partition("```")[0]
+
+    assert run(["rehearse", "examples/lab.yaml", "--changed", "examples/lab-grown.yaml"]) == 0
+
+    output = _without_times(capsys.readouterr().out)
+    assert [line for line in _without_times(table).splitlines() if line != "..." and line not in output] == []
+
+
+def _without_times(text: str) -> str:
+    """Return a text without seconds, and what follows them on a line."""
+    return re.sub(r" +[0-9.]+ s\b.*", "", text)
+
+
 def test_a_fleet_is_rehearsed_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
     """Every stack is created, runs again without a change, and is destroyed except for protected resources."""
     assert run(["rehearse", MINIMAL]) == 0
