@@ -101,7 +101,9 @@ _NOT_THERE = (
     "ResourceNotFoundException",
 )
 # The IAM action prefix of a service, where it differs from the service's name in boto3.
-_PREFIXES: Mapping[str, str] = MappingProxyType({"efs": "elasticfilesystem", "service-quotas": "servicequotas"})
+_PREFIXES: Mapping[str, str] = MappingProxyType(
+    {"efs": "elasticfilesystem", "resourcegroupstaggingapi": "tag", "service-quotas": "servicequotas"}
+)
 # The IAM action of an operation, where its name differs.
 _ACTIONS: Mapping[str, str] = MappingProxyType(
     {

@@ -83,7 +83,9 @@ CHECKS = (check_people_and_ways_in, check_start, check_alarms, check_distance)
 NO_PEOPLE = Rule("W530", "Only declared people can log in.", "add people: {USER: {admin: true, keys: [KEY]}}")
 NO_ALARMS = Rule("W632", "Nobody notices a failed machine or gateway.", "add alarms: {email: ADDRESS}", allowable=True)
 _group_rule = partial(Rule, section="groups")
-NO_START = _group_rule("W360", "bedplate starts the minimum; nothing else starts machines for SSH.", "write min: 1")
+NO_START = _group_rule(
+    "W360", "bedplate starts the minimum; nothing else starts machines for SSH.", "write min: 1", allowable=True
+)
 NO_WAY_IN = _group_rule(
     "W630",
     "Machines have private addresses, which only a VPN or Session Manager reaches.",

@@ -74,6 +74,7 @@ COMMANDS = (
     Command("recover", "deploy:recover", "bedplate recover"),
     Command("status", "status:status", "bedplate status --json"),
     Command("doctor", "status:doctor", "bedplate doctor"),
+    Command("smoke", "smoke:smoke", "bedplate smoke --plan"),
     Command("ssh", "ssh:ssh", "bedplate ssh box -- nvidia-smi"),
     Command("schema", "plan:schema", "bedplate schema > fleet.schema.json"),
     Command("rehearse", "rehearse:rehearse", "bedplate rehearse examples/lab.yaml --stack us-west-2"),
