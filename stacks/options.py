@@ -122,10 +122,10 @@ def output_of(stack: pulumi.StackReference, name: str, entry: str = "") -> pulum
     def check(values: list[Any]) -> object:
         path, value = values
         if value is None or (entry and entry not in value):
-            part = path.rpartition("/")[2]
+            stack = path.rpartition("/")[2]
             missing = f"output {name}" if value is None else f"{entry} in its output {name}"
-            message, fix = f"the stack {part} has no {missing} yet", f"run `pulumi up -s {part}` first"
-            raise InputError(message, where=path, fix=fix)
+            fix = f"run `bedplate up --stack {stack.partition('.')[2]}` first"
+            raise InputError(f"the stack {stack} has no {missing} yet", where=path, fix=fix)
         return value
 
     return pulumi.Output.all(stack.name, stack.get_output(name)).apply(check)

@@ -72,7 +72,7 @@ def _gateway(client: AwsClient, fleet: str, region: str) -> IPv4Address:
     filters = [{"Name": "tag:Name", "Values": [f"{fleet}-laptops"]}]
     addresses = client.call("ec2", region, "describe_addresses", Filters=filters)["Addresses"]
     if len(addresses) != 1:
-        raise _not_unique(f"{region}: {len(addresses)} elastic addresses named {fleet}-laptops", fleet, region)
+        raise _not_unique(f"{region}: {len(addresses)} elastic addresses named {fleet}-laptops", region)
     return IPv4Address(addresses[0]["PublicIp"])
 
 
@@ -80,19 +80,21 @@ def _resolver(client: AwsClient, fleet: str, region: str) -> tuple[IPv4Address, 
     filters = [{"Name": "Name", "Values": [f"{fleet}-names"]}, {"Name": "Direction", "Values": ["INBOUND"]}]
     endpoints = client.call("route53resolver", region, "list_resolver_endpoints", Filters=filters)["ResolverEndpoints"]
     if len(endpoints) != 1:
-        raise _not_unique(f"{region}: {len(endpoints)} resolver endpoints named {fleet}-names", fleet, region)
+        raise _not_unique(f"{region}: {len(endpoints)} resolver endpoints named {fleet}-names", region)
     query = {"ResolverEndpointId": endpoints[0]["Id"]}
     addresses = client.call("route53resolver", region, "list_resolver_endpoint_ip_addresses", **query)["IpAddresses"]
     return tuple(sorted(IPv4Address(entry["Ip"]) for entry in addresses))
 
 
-def _not_unique(what: str, fleet: str, region: str) -> InputError:
-    fix = f"run `pulumi up -s {fleet}.{region}` first, or use --address and --resolver"
+def _not_unique(what: str, region: str) -> InputError:
+    fix = f"run `bedplate up --stack {region}` first, or use --address and --resolver"
     return InputError(f"{what}, expected 1", fix=fix)
 
 
 _TUNNELS = 2
-_NEW_KEY = "set a new key (`aws ec2 modify-vpn-tunnel-options`), then `pulumi up --refresh` of links"
+_NEW_KEY = (
+    "set a new key (`aws ec2 modify-vpn-tunnel-options`), then `bedplate refresh --stack links` and `bedplate up`"
+)
 
 
 class ConnectionMissing(PartialError):
@@ -164,7 +166,7 @@ def _read_secret(client: AwsClient, plan: FleetPlan, site: str, region: str) -> 
     name = tunnel_secret(plan.name, site, region)
     secret = client.find("secretsmanager", plan.home.name, "get_secret_value", SecretId=name)
     if secret is None:
-        fix = f"create the connection first: `pulumi up -s {plan.name}.links`"
+        fix = "create the connection first: `bedplate up --stack links`"
         raise ConnectionMissing(f"no secret {name} in {plan.home.name}", fix=fix)
     return _parse_secret(name, secret["SecretString"])
 
@@ -176,7 +178,10 @@ def _parse_secret(name: str, text: str) -> tuple[TunnelKey, TunnelKey]:
     except (ValueError, AttributeError):
         ends = []
     if len(ends) != _TUNNELS:
-        raise PartialError(f"the secret {name} does not contain two tunnels", fix="run `pulumi up --refresh` of links")
+        raise PartialError(
+            f"the secret {name} does not contain two tunnels",
+            fix="run `bedplate refresh --stack links`, then `bedplate up`",
+        )
     for end in ends:
         if len(end.key) < SHORTEST_KEY:
             message = f"the key for {end.address} in {name} is shorter than {SHORTEST_KEY} characters"

@@ -126,7 +126,7 @@ def check_worker_paths(context: Context) -> Iterator[Fault]:
 
 
 _MEMBER_FIX = (
-    "write a type that these zones offer; or, before the first `pulumi up`, "
+    "write a type that these zones offer; or, before the first `bedplate up`, "
     "delete these machines from `addresses` in fleet.lock and run `bedplate plan --write`"
 )
 

@@ -56,7 +56,7 @@ def _check_expiry(context: Context, key: str, group: Group) -> Iterator[Fault]:
     if group.expires is not None:
         if group.expires != PERMANENT and is_past(group.expires, context.today):
             message = f"the group expired on {group.expires}; today is {context.today}"
-            yield fault(IN_THE_PAST, f"{key}.expires", message, _renewal(context, group))
+            yield fault(IN_THE_PAST, f"{key}.expires", message, _renewal(group))
     elif _has_permanent_gpus(context, group) and not context.declared.has(key, "expires"):
         message = f"{group.nodes.min} x {group.types[0]} runs permanently without an expiry"
         day = context.today + DEFAULT_LIFETIME
@@ -68,11 +68,10 @@ def _check_expiry(context: Context, key: str, group: Group) -> Iterator[Fault]:
         )
 
 
-def _renewal(context: Context, group: Group) -> str:
+def _renewal(group: Group) -> str:
     """Return how to keep an expired group: AWS has changed its sizes, which Pulumi sees only after a refresh."""
-    regions = dict.fromkeys(rung.region for rung in group.ladder)
-    commands = " and ".join(f"`pulumi up --refresh -s {context.fleet.name}.{region}`" for region in regions)
-    return f"delete the group, or write a later day and run {commands}"
+    regions = " ".join(dict.fromkeys(f"--stack {rung.region}" for rung in group.ladder))
+    return f"delete the group, or write a later day and run `bedplate refresh {regions}`, then `bedplate up`"
 
 
 def _has_permanent_gpus(context: Context, group: Group) -> bool:
@@ -159,7 +158,7 @@ _group_rule = partial(Rule, section="groups")
 IN_THE_PAST = _group_rule(
     "E329",
     "Auto Scaling rejects actions in the past, and ended capacity cannot start.",
-    "write a later day, then run `pulumi up --refresh` for the group's regions",
+    "write a later day, then run `bedplate refresh` and `bedplate up`",
     _SCHEDULES,
     allowable=True,
 )

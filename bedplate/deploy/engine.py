@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,6 +37,9 @@ from bedplate.folder.files import (
     settings_file,
     write_settings,
 )
+
+# Pulumi's SDK says so when the engine is killed; the operation fails with its own error.
+warnings.filterwarnings("ignore", "Error in event stream", UserWarning)
 
 
 class NoBackend(MachineError):

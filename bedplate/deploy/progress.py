@@ -98,7 +98,7 @@ _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+"
 # An error that is not a defect of the program.
 _OWN_ERROR = re.compile(r"bedplate\.[\w.]+: ")
 # What the engine says after the error itself.
-_SUMMARY = re.compile(r"(preview|update|destroy) failed$|an unhandled error occurred: program exited")
+_SUMMARY = re.compile(r"(preview|update|destroy) (failed|canceled)$|an unhandled error occurred: program exited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,9 @@ class Cause:
     resource: str
     message: str
     log: str = ""
+
+
+STOPPED = Cause("", "stopped by you")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 from bedplate.deploy.engine import Engine
-from bedplate.deploy.progress import Cause, Operation, Progress, Status, advance
+from bedplate.deploy.progress import STOPPED, Cause, Operation, Progress, Status, advance
 from bedplate.errors import BedplateError
 
 Task = tuple[str, Operation]
@@ -92,7 +92,7 @@ class Deployment:
             message = "\n".join(filter(None, (error.what, error.fix and f"fix: {error.fix}")))
             # Before the engine listens to SIGINT, it ends at once: it has not begun.
             stopped = self.is_interrupted and not progress.causes
-            causes = (Cause("", "interrupted"),) if stopped else progress.causes or (Cause("", message),)
+            causes = (STOPPED,) if stopped else progress.causes or (Cause("", message),)
             result = replace(progress, status=Status.FAILED, causes=causes, exit_code=error.exit_code)
         self._update(task, replace(result, current="", seconds=time.monotonic() - self._started[task]))
 

@@ -20,7 +20,7 @@ from bedplate.account.backend import (
 from bedplate.account.client import AwsClient, failure_lines
 from bedplate.account.facts import newest_images, read_quotas
 from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.progress import Operation, Progress, Status
+from bedplate.deploy.progress import STOPPED, Operation, Progress, Status
 from bedplate.deploy.run import Deployment, Task
 from bedplate.deploy.state import Resource, StackState, deployed_layout, kept_price, recorded_price
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
@@ -229,7 +229,7 @@ def _deploy_stacks(operator: Operator, names: Sequence[str]) -> int:
     for role, service in roles.items():
         create_role(session.account, session.plan.home.name, role, service)
     totals = {(state.stack, Operation.UP): len(state.steps) for state in previews}
-    return finish(operator, _deploy(operator, session, totals), again("up", operator, names))
+    return finish(operator, session.engine, _deploy(operator, session, totals), again("up", operator, names))
 
 
 def destroy(operator: Operator, names: Sequence[str]) -> int:
@@ -242,7 +242,7 @@ def destroy(operator: Operator, names: Sequence[str]) -> int:
     operator.show_changes(end.line for end in terminations)
     operator.show_changes(_removals(session))
     confirm(operator, "destroy?", terminations)
-    status = finish(operator, _deploy(operator, session, {}), again("destroy", operator, names))
+    status = finish(operator, session.engine, _deploy(operator, session, {}), again("destroy", operator, names))
     if not status:
         operator.show(_kept_lines(session.plan, session.engine.states(session.plan.name)))
     return status
@@ -441,7 +441,7 @@ def _preview(operator: Operator, session: Session) -> tuple[Progress, ...]:
     readable = [part for part in existing if not {*parts_read(session.plan, part)} & {*new}]
     states = watched(operator, Deployment(session.engine, (session.tasks(readable, Operation.PREVIEW),)))
     if session.engine.command.is_interrupted:
-        operator.notify(["interrupted: nothing was changed"])
+        operator.notify(["stopped by you: nothing was changed"])
         raise KeyboardInterrupt
     changing = {state.stack for state in states if state.steps or state.status is Status.FAILED}
     previews = {state.stack: state for state in states if not state.waits_for(changing)}
@@ -470,10 +470,24 @@ def exit_status(operator: Operator, states: Sequence[Progress]) -> int:
     return PartialError.exit_code if len(codes) != 1 or any(state.steps for state in states) else codes.pop()
 
 
-def finish(operator: Operator, states: Sequence[Progress], command: str) -> int:
-    """Report the result of each stack and the command that continues; return the exit status."""
+def finish(operator: Operator, engine: Engine, states: Sequence[Progress], command: str) -> int:
+    """Report the result of each stack and the commands that continue; return the exit status."""
     operator.show(report.progress_lines(states, report.LOG_WIDTH))
     status = exit_status(operator, states)
     if status:
-        operator.notify([f"  fix  correct the cause, then run `{command}` again: it continues"])
+        failed = [state for state in states if state.status is Status.FAILED]
+        was_stopped = all(STOPPED in state.causes for state in failed)
+        # After Ctrl-C this engine answers no more questions.
+        was_killed = not engine.command.is_interrupted and any(_is_incomplete(engine, state.stack) for state in failed)
+        first = "run `bedplate recover`" if was_killed else "" if was_stopped else "correct the cause"
+        advice = f"{first}, then run `{command}` again" if first else f"run `{command}` again"
+        operator.notify(["stopped by you"] * was_stopped + [f"  fix  {advice}: it continues"])
     return status
+
+
+def _is_incomplete(engine: Engine, stack: str) -> bool:
+    """Return whether a killed engine left operations behind, or its state cannot be read."""
+    try:
+        return bool(StackState(engine.deployment(stack)).pending)
+    except BedplateError:
+        return True

@@ -58,7 +58,7 @@ class Comparison:
         tasks = tuple((state.stack, Operation.REFRESH) for state in drifted)
         totals = {(state.stack, Operation.REFRESH): len(state.steps) for state in drifted}
         adopted = watched(operator, Deployment(self.engine, (tasks,), totals))
-        return finish(operator, adopted, f"bedplate refresh {operator.fleet}")
+        return finish(operator, self.engine, adopted, f"bedplate refresh {operator.fleet}")
 
 
 def compare(operator: Operator, names: Sequence[str], junit: Path | None) -> Comparison:

@@ -233,18 +233,17 @@ def rehearse_fleet(operator: Operator, parts: Sequence[str], changed: Operator |
     lines = tuple(result.lines)
     if report.ok:
         last_plan = later.plan if later else plan
-        is_recorded = not (plan.new_blocks or last_plan.new_blocks)
         last_stacks = waves(last_plan, parts) if later else stacks
-        lines = (*lines, *_outlook(report, last_plan, last_stacks, is_recorded=is_recorded))
+        lines = (*lines, *_outlook(report, last_plan, last_stacks))
     return Result(lines, result.document, _status(report, violations))
 
 
-def _outlook(report: Report, plan: FleetPlan, stacks: Waves, *, is_recorded: bool) -> Iterator[str]:
+def _outlook(report: Report, plan: FleetPlan, stacks: Waves) -> Iterator[str]:
     """Yield what a deployment of the last fleet file would have, its price, and the next command."""
     by_name = {stack.name: stack for stack in report.stacks}
     last = replace(report, stacks=tuple(by_name[stack.name] for wave in stacks for stack in wave))
     yield from (*reports.outlook_lines(plan, last), *price_lines(bill(plan, plan.catalog)))
-    yield reports.next_line(last, is_recorded=is_recorded)
+    yield "next: `bedplate up`"
 
 
 def _result(

@@ -75,7 +75,7 @@ class CapacityState:
 
 def status_lines(state: CapacityState) -> Iterator[str]:
     """Yield a table with a line for each rung."""
-    rows = [("GROUP", "RUNG", "MACHINES", "JOINED", "DESIRED", "MAX", "USD/H", "STATE")]
+    rows = [("group", "rung", "machines", "joined", "desired", "max", "USD/h", "state")]
     document = status_document(state)
     for pool, rung in zip(state.observation.pools, document["rungs"], strict=True):
         counts = (str(rung[key]) for key in ("machines", "joined", "desired", "maximum"))

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
 from bedplate.catalog.tables import HOURS_OF_MONTH
-from bedplate.deploy.progress import Difference, Progress, Status, resource_name
+from bedplate.deploy.progress import STOPPED, Difference, Progress, Status, resource_name
 from bedplate.deploy.state import Resource
 from bedplate.plan.cost import Granted, QuotaNeed
 from bedplate.plan.fleet import FleetPlan
@@ -38,6 +38,8 @@ def progress_lines(states: Sequence[Progress], width: int) -> Iterator[str]:
 
 
 def _state(state: Progress) -> str:
+    if STOPPED in state.causes:
+        return f"{state.operation} stopped"
     return str(state.operation) if state.status is Status.RUNNING else f"{state.operation} {state.status}"
 
 
@@ -114,7 +116,7 @@ def price_lines(before: float | None, after: float, *, is_first: bool = False) -
 def cause_lines(states: Iterable[Progress]) -> Iterator[str]:
     """Yield the errors of each failed stack."""
     for state in states:
-        for cause in state.causes:
+        for cause in (cause for cause in state.causes if cause is not STOPPED):
             first, *rest = cause.message.splitlines() or [""]
             place = f"{state.stack} {cause.resource}".rstrip()
             yield f"error: {place}: {first}"

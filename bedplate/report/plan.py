@@ -197,7 +197,7 @@ def foreign_zone_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
     rows = [row for region in regions for row in chosen_zones(plan, region, catalog)]
     yield "zones chosen from the offers of another account:"
     yield from (f"  {line}" for line in aligned(rows))
-    yield "before `pulumi up`, run `bedplate catalog refresh`: it lists zones that do not offer the type"
+    yield "before `bedplate up`, run `bedplate catalog refresh`: it lists zones that do not offer the type"
 
 
 def roots(blocks: Mapping[str, IPv4Network]) -> tuple[str, ...]:

@@ -38,14 +38,6 @@ def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
     yield from aligned((*_networks(plan, exports), *_machines(plan, exports), *_stores(plan, exports)))
 
 
-def next_line(report: Report, *, is_recorded: bool) -> str:
-    """Return the next command of a real deployment. `is_recorded`: the lock holds all blocks of the plan."""
-    first, *rest = (stack.name for stack in report.stacks)
-    then = f", then {', '.join(rest)}" if rest else ""
-    record = "" if is_recorded else "`bedplate plan --write`, then "
-    return f"next: {record}`pulumi up -s {first}`{then}"
-
-
 def _networks(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
     for region in plan.regions:
         if stack := exports.get(f"{plan.name}.{region.name}"):

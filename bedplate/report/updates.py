@@ -205,7 +205,7 @@ def removed_zone_lines(plan: FleetPlan, zones: Iterable[RemovedZone]) -> Iterato
         in_zone = f"Name=availability-zone,Values={zone.zone}"
         in_groups = f"Name=tag:aws:autoscaling:groupName,Values={','.join(zone.groups)}"
         yield ""
-        yield f"{zone.zone}: Auto Scaling does not move its instances. Terminate them before `pulumi up`:"
+        yield f"{zone.zone}: Auto Scaling does not move its instances. Terminate them before `bedplate up`:"
         yield f"  pulumi up -s {plan.name}.{zone.region} --target '**aws:autoscaling/group:Group**'"
         yield f"  aws ec2 describe-instances {region} --filters {in_zone} {in_groups} \\"
         yield "    --query 'Reservations[].Instances[].InstanceId' --output text |"

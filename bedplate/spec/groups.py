@@ -388,7 +388,7 @@ class Group(Spec):
         title="Expiry",
         description="Last day of these machines, quoted, or permanent. They are terminated after that day.",
         json_schema_extra=on_edit(
-            new_nodes("tags and end of machines; after that day run `pulumi up --refresh`", *EVERY)
+            new_nodes("tags and end of machines; after that day run `bedplate refresh`, then `bedplate up`", *EVERY)
         ),
     )
     idle: Duration | None = Field(

@@ -334,7 +334,7 @@ def test_a_missing_connection_is_named() -> None:
     (missing,) = keys.missing.values()
     assert isinstance(missing, ConnectionMissing)
     assert f"no secret lab/tunnels/cellar/{REGIONS[0]} in {HOME}" in missing.what
-    assert "pulumi up -s lab.links" in missing.fix
+    assert "bedplate up --stack links" in missing.fix
 
 
 @pytest.mark.parametrize(

@@ -442,7 +442,7 @@ def test_nothing_is_recorded_without_a_gateway(
     assert not lab.with_name("fleet.lock").exists()
     output = capsys.readouterr().err
     assert "nothing was recorded: us-west-2: us-west-2: 0 elastic addresses named lab-laptops" in output
-    assert "`pulumi up -s lab.us-west-2` first" in output
+    assert "`bedplate up --stack us-west-2` first" in output
 
 
 def test_addresses_can_be_passed_as_options(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,7 @@ def test_a_connection_that_was_not_made_yet_is_named(lab: Path, gate: Path, caps
 
     errors = capsys.readouterr().err
     assert f"{NAME}: no secret lab/tunnels/cellar/{REGIONS[1]}" in errors
-    assert "pulumi up -s lab.links" in errors
+    assert "bedplate up --stack links" in errors
     assert not (gate / "etc/bedplate").exists()
 
 

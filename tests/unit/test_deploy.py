@@ -97,6 +97,15 @@ def test_an_error_of_a_program_has_no_traceback() -> None:
     log.unlink()
 
 
+@pytest.mark.parametrize("text", ["error: update canceled", "preview canceled", "error: update failed"])
+def test_what_the_engine_says_after_an_error_is_no_cause(text: str) -> None:
+    """Who presses Ctrl-C knows why it stopped."""
+    diagnostic = {"message": text, "prefix": "", "color": "never", "severity": "error"}
+    event = EngineEvent.from_json({"sequence": 1, "timestamp": 1, "diagnosticEvent": diagnostic})
+
+    assert advance(Progress("lab.shared", Operation.UP), event).causes == ()
+
+
 def test_a_preview_names_what_it_replaces() -> None:
     """Updates, creations and minor resources are only counted; the steps of a replacement count as one."""
     assert list(change_lines([replayed("preview", Operation.PREVIEW)])) == [
@@ -536,6 +545,23 @@ def test_a_failing_region_does_not_stop_the_others(trio: Path, capsys: pytest.Ca
     assert "run `bedplate up fleet.yaml` again: it continues" in errors
 
 
+def test_after_a_killed_engine_recover_comes_first(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`up` alone would refuse to continue: the state has operations with unknown results."""
+    line = {"stack": "trio.eu-north-1", "operation": "destroy", "error": "code: -9"}
+    (trio / "run.jsonl").write_text(json.dumps(line))
+    state = trio / "trio.eu-north-1.json"
+    document = json.loads(state.read_text())
+    kill = '*"stack export"*) [ -e calls ] && [ -e "killed.$stack" ] && exec cat "killed.$stack";'
+    (trio / "pulumi").write_text((trio / "pulumi").read_text().replace('*"stack export"*)', kill))
+    document["deployment"]["pending_operations"] = [{"type": "deleting", "resource": {"urn": "urn:pulumi:x::y::z::w"}}]
+    (trio / "killed.trio.eu-north-1").write_text(json.dumps(document))
+
+    assert run(["destroy", "--yes"]) == 6
+
+    fix = "fix  run `bedplate recover`, then run `bedplate destroy fleet.yaml` again: it continues"
+    assert fix in capsys.readouterr().err
+
+
 def interrupted(folder: Path, call: str) -> threading.Thread:
     """Press Ctrl-C once the stand-in runs an operation."""
 
@@ -560,12 +586,13 @@ def test_an_interrupt_stops_the_regions_and_what_follows(trio: Path, capsys: pyt
     output, errors = capsys.readouterr()
     assert [line.split()[:3] for line in output.splitlines()[-5:]] == [
         ["trio.links", "destroy", "done"],
-        ["trio.us-east-1", "destroy", "failed"],
-        ["trio.eu-north-1", "destroy", "failed"],
+        ["trio.us-east-1", "destroy", "stopped"],
+        ["trio.eu-north-1", "destroy", "stopped"],
         ["trio.us-west-2", "destroy", "skipped"],
         ["trio.shared", "destroy", "skipped"],
     ]
-    assert "run `bedplate destroy fleet.yaml` again: it continues" in errors
+    assert errors.endswith("stopped by you\n  fix  run `bedplate destroy fleet.yaml` again: it continues\n")
+    assert "error" not in errors
 
 
 def test_an_interrupted_preview_changes_nothing(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -576,7 +603,7 @@ def test_an_interrupted_preview_changes_nothing(trio: Path, capsys: pytest.Captu
     assert run(["up", "--yes"]) == 130
 
     sender.join()
-    assert "interrupted: nothing was changed" in capsys.readouterr().err
+    assert "stopped by you: nothing was changed" in capsys.readouterr().err
     assert " up " not in (trio / "calls").read_text()
 
 

@@ -172,7 +172,7 @@ def test_an_expired_group_blocks_only_its_own_stacks(fleet_file: Path, part: str
 
     if caught:
         (fault,) = [fault for fault in caught.value.faults if fault.code == "E329"]
-        assert fault.fix.endswith("write a later day and run `pulumi up --refresh -s solo.us-west-2`")
+        assert fault.fix.endswith("run `bedplate refresh --stack us-west-2`, then `bedplate up`")
 
 
 def test_input_errors_have_no_traceback(fleet_file: Path) -> None:
