@@ -7,10 +7,11 @@ reply, a repeated call or a second controller cannot start a machine twice.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from bedplate.account.capacity import LEAVING, ScalingGroups, read_launches, suspended_processes, tag_value
-from bedplate.account.client import AwsClient, ask_regions, filters, require_all
+from bedplate.account.client import AwsClient, RegionResults, ask_regions, filters, require_all
 from bedplate.account.machines import (
     GROUPS_PER_CALL,
     UseReport,
@@ -34,8 +35,11 @@ from bedplate.capacity.shrink import PAUSED, UNTIL
 from bedplate.errors import InputError, PartialError
 from bedplate.plan.capacity import CapacityPlan, CapacityPool
 from bedplate.plan.registration import MAX_PODS
+from bedplate.rounds import ask_within
 
 _SUBNETS = 200
+LONGEST_ANSWER = 20.0
+"""Seconds in which a region must answer."""
 _HISTORY = timedelta(hours=6).total_seconds()
 # AWS refuses the whole call if one instance is in another state. Source: SetInstanceProtection.
 _PROTECTABLE = ("InService", "EnteringStandby", "Standby")
@@ -85,7 +89,9 @@ class FleetGroups:
         The machines of one that has never answered are unknown, and it launches none: pods on them are not pending, so
         they are not launched again elsewhere. Raises if no region answers.
         """
-        answers = ask_regions((pool.region for pool in self.plan.pools), lambda region: self._region(region, time))
+        # A round of the controller must end before the next one.
+        asks = {pool.region: partial(self._region, pool.region, time) for pool in self.plan.pools}
+        answers = RegionResults(*ask_within(asks, LONGEST_ANSWER))
         self._regions |= answers.successes
         if not answers.successes:
             require_all(answers, "cannot read the Auto Scaling groups")

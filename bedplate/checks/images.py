@@ -58,6 +58,8 @@ def check_driver(context: Context) -> Iterator[Fault]:
             chip = context.catalog.chip_in(machine.gpus.model) if isinstance(machine, Machine) and machine.gpus else ""
             fix = f"write gpus.model: {chip}" if chip else "delete driver"
             yield fault(DRIVER_UNUSED, f"{place}.driver", "no known NVIDIA GPU here needs a driver", fix)
+        if machine.mig and place not in places:
+            yield fault(MIG_WITHOUT_GPU, f"{place}.mig", "no known NVIDIA GPU here can be split", "delete mig")
 
 
 def _check_branch(context: Context, key: str, facts: DriverFacts) -> Iterator[Fault]:
@@ -282,6 +284,7 @@ BRANCH_NOT_PACKAGED = Rule(
     allowable=True,
 )
 DRIVER_UNUSED = Rule("W623", "A driver branch is for NVIDIA GPUs.", "delete it")
+MIG_WITHOUT_GPU = Rule("E361", "MIG is of NVIDIA GPUs.", "delete mig")
 FRAMEWORKS_UNUSABLE = Rule(
     "E355",
     "PyTorch's packages support Turing and newer GPUs; workers run it in containers.",

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Event
+from time import monotonic
 from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
 
+from bedplate.account import groups as module
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import Changed, FleetGroups
 from bedplate.capacity.observation import NOT_READY, SetDesired, SetZones, Terminate
 from bedplate.capacity.planner import Memory, decide
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, PartialError
+from bedplate.operate.capacity_loop import PERIOD
 from bedplate.plan.capacity import capacity_document, capacity_plan, read_capacity_document
 from bedplate.spec.sites import Use
 from tests.testlab.fakes.scaling import ScalingCloud
@@ -292,3 +296,28 @@ def test_a_zone_without_a_subnet_of_the_fleet_is_refused(cloud: ScalingCloud, gr
     scaling.suspend_processes(AutoScalingGroupName=f"lab-{WEST}", ScalingProcesses=["AZRebalance"])
     with pytest.raises(Changed, match="no subnet of its nodes"):
         groups.set_zones(SetZones(WEST, seen.pools[0].zones[1:], ""), seen)
+
+
+def test_a_region_that_answers_late_does_not_stop_the_others(
+    groups: FleetGroups, cloud: ScalingCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regions are read at the same time, each for at most 20 s, so a round ends before the next one begins."""
+    before = groups.observe(cloud.time)
+    assert module.LONGEST_ANSWER < PERIOD
+    monkeypatch.setattr(module, "LONGEST_ANSWER", 5.0)
+    released, show = Event(), cloud.show
+
+    def late(group: dict[str, Any]) -> dict[str, Any]:
+        if "us-east-1" in group["AutoScalingGroupName"]:
+            released.wait(30)
+        return show(group)
+
+    monkeypatch.setattr(cloud, "show", late)
+    begun = monotonic()
+
+    seen = groups.observe(cloud.time)
+
+    assert monotonic() - begun < 20
+    released.set()
+    assert [pool.name for pool in seen.pools if pool.silent] == [EAST]
+    assert len(seen.pools) == len(before.pools)
