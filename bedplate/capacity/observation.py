@@ -44,7 +44,11 @@ _DEPLOY = "run `bedplate refresh` and `bedplate up` for the region"
 FAILURES: Mapping[str, Failure] = MappingProxyType(
     {
         "InsufficientInstanceCapacity": Failure(
-            "no capacity", ("do not have sufficient", "no Spot capacity available"), _LATER, in_zone=True, is_brief=True
+            "no capacity",
+            ("do not have sufficient", "no Spot capacity available", "Insufficient capacity"),
+            _LATER,
+            in_zone=True,
+            is_brief=True,
         ),
         "UnfulfillableCapacity": Failure(
             "no spot capacity",

@@ -96,6 +96,11 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "check the network and the proxy of this machine, then run it again",
     ),
     (
+        r"SlowDown|StatusCode: 50\d|status code: 50\d",
+        "AWS has an internal error, or too many calls",
+        "run it again later",
+    ),
+    (
         r"unsupported checkpoint version|needs support for the following features|is not supported by this version",
         "a newer Pulumi wrote the state",
         "update pulumi: https://www.pulumi.com/docs/install/",
@@ -155,6 +160,11 @@ _ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
         PartialError,
         "the state of {stack} contradicts itself, so Pulumi refuses it",
         "run `pulumi stack export -s {stack} >copy.json` and `pulumi state repair -s {stack}`, then `bedplate recover`",
+    ),
+    "(code=NotFound): NoSuchKey": (
+        PartialError,
+        "the state of {stack} is missing in its backend",
+        "copy its last version, or the .bak beside it, to its place, then run `bedplate recover`",
     ),
     "error: EOF": _DAMAGED,
     "checkpoint: EOF": _DAMAGED,

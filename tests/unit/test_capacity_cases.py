@@ -18,7 +18,13 @@ from tests.testlab.kubernetes.memory import (
     ClusterWorld,
     cluster_pod,
 )
+from tests.testlab.kubernetes.workloads import CLAIMS, VOLUME, VOLUMES
 
+NEAR = {
+    "requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "multus"}}}
+    ]
+}
 EAST = replace(TRAIN, name="east", rung=2, region="us-east-1", zones=("us-east-1a",))
 
 
@@ -367,6 +373,68 @@ def test_a_volume_in_a_zone_without_nodes_starts_a_machine_there(label: bool) ->
     assert world.desired() == {zone: 1}
     (reason,) = _reasons(ClusterWorld([BURST], [pod], **stores).round())
     assert f"its {key} is missing, not {zone}" in reason
+
+
+def test_a_pod_whose_claim_is_not_bound_yet_starts_no_machine() -> None:
+    """The claim may be bound in seconds; until then nobody knows the zone, and the reason says so.
+
+    Reports: https://github.com/kubernetes/autoscaler/issues/923, https://github.com/kubernetes/autoscaler/issues/1658.
+    """
+    world = ClusterWorld([BURST], claims=CLAIMS, volumes=VOLUMES)
+    world.pods = [cluster_pod("db", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "waiting"}}])]
+    assert list(_reasons(world.round())) == ["its claim lab/waiting is not bound to a volume"]
+    assert world.desired() == {}
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["its node is full", "its node has ended"])
+def test_a_pod_returns_to_the_zone_of_its_volume(is_full: bool) -> None:  # noqa: FBT001
+    """The pool of that zone grows, although nodes in other zones have room.
+
+    Reports: https://github.com/kubernetes/autoscaler/issues/4739, https://github.com/Azure/AKS/issues/1648,
+    https://github.com/kubernetes/kubernetes/issues/71265.
+    """
+    pools = [replace(BURST, name=zone, zones=(zone,)) for zone in ZONES]
+    world = ClusterWorld(pools, claims=CLAIMS, volumes=VOLUMES)
+    world.add_node(pools[0])
+    if is_full:
+        world.pods = [cluster_pod("other", world.add_node(pools[1]))]
+    mount = [{"name": "v", "persistentVolumeClaim": {"claimName": "bound"}}]
+    world.pods.append(cluster_pod("grafana", owner="StatefulSet", volumes=mount))
+    world.round()
+    assert world.desired()[VOLUME] == 1 + is_full
+
+
+@pytest.mark.parametrize(
+    ("spec", "word", "source"),
+    [
+        ({"affinity": {"podAffinity": NEAR}}, "podAffinity", "kubernetes/autoscaler#5238, gardener/autoscaler#371"),
+        ({"schedulerName": "volcano"}, "scheduled by volcano", "volcano-sh/volcano, documentation of schedulerName"),
+    ],
+)
+def test_a_rule_that_nobody_compares_is_the_reason(spec: dict[str, Any], word: str, source: str) -> None:
+    """No machine starts in vain, and none is kept: the pod waits with this reason."""
+    world = ClusterWorld([BURST])
+    world.pods = [cluster_pod("multus", world.add_node(BURST)), cluster_pod("near", **spec)]
+    (reason,) = _reasons(world.round())
+    assert word in reason, source
+    assert world.desired() == {"burst": 1}
+
+
+def test_a_pool_without_machines_has_the_gpus_and_labels_of_its_plan() -> None:
+    """GPUs, labels and taints of a pool are known before its first node.
+
+    Reports: https://github.com/kubernetes/autoscaler/issues/903, https://github.com/kubernetes/autoscaler/issues/929,
+    https://github.com/kubernetes/autoscaler/issues/4893, https://github.com/kubernetes/autoscaler/issues/8341.
+    """
+    taint = "team=windows:NoSchedule"
+    pool = replace(BURST, labels={"my-node-group-type": "windows"}, taints=frozenset({taint}))
+    tolerations = [{"key": "team", "operator": "Equal", "value": "windows", "effect": "NoSchedule"}]
+    terms = [{"matchExpressions": [{"key": "my-node-group-type", "operator": "In", "values": ["windows"]}]}]
+    near = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    pod = cluster_pod("simple-gpu-test", gpus=1, tolerations=tolerations, affinity={"nodeAffinity": near})
+    world = ClusterWorld([pool], [pod])
+    assert [waiting.is_coming for waiting in world.round().waiting] == [True]
+    assert world.desired() == {"burst": 1}
 
 
 def test_a_claim_for_one_pod_that_another_pod_has_starts_no_machine() -> None:

@@ -99,6 +99,26 @@ TEXTS = [
         ),
     ),
     (
+        "Insufficient capacity. Launching EC2 instance failed.",
+        "InsufficientInstanceCapacity",
+        "https://github.com/aws/aws-parallelcluster/issues/618",
+    ),
+    (
+        "There is no Spot capacity available that matches your request. Launching EC2 instance failed.",
+        "InsufficientInstanceCapacity",
+        "https://github.com/aws/aws-parallelcluster/issues/1944",
+    ),
+    (
+        "The placement group 'null' is in use in another availability zone: null. Launching EC2 instance failed.",
+        "InvalidNetwork",
+        "https://github.com/hashicorp/terraform/issues/8064",
+    ),
+    (
+        "You must use a valid fully-formed launch template. The request must contain the parameter MarketType.",
+        None,
+        "https://github.com/spinnaker/spinnaker/issues/6114",
+    ),
+    (
         "UnsupportedOperation: The Launch Configuration creation operation is not available in your account.",
         None,
         "https://github.com/infrablocks/terraform-aws-bastion/issues/123",
@@ -160,6 +180,13 @@ def test_a_used_quota_spills_at_once() -> None:
     shown = breaker_sentences(memory.breakers["west"], NOW + 60)
     assert 'the instance quota is used up (InstanceLimitExceeded). AWS: "You have requested more instances' in shown
     assert "`bedplate quotas`" in shown
+
+
+def test_a_used_spot_quota_spills_at_once() -> None:
+    """The next rung follows in the next round. Report: aws-deepracer-community/deepracer-on-the-spot#55."""
+    text = "Max spot instance count exceeded. Launching EC2 instance failed."
+    spilled, launches, memory = _spill(text, 90, 0)
+    assert (spilled, launches, memory.breakers["west"].code) == (30, 1, "MaxSpotInstanceCountExceeded")
 
 
 def test_an_unknown_text_is_kept() -> None:

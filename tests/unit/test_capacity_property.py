@@ -11,7 +11,7 @@ from lightkube.resources.core_v1 import Pod
 
 from bedplate.kubernetes.pods import quantity
 from tests.testlab.kubernetes.memory import BURST, TRAIN, ClusterWorld
-from tests.testlab.kubernetes.workloads import workloads
+from tests.testlab.kubernetes.workloads import CLAIMS, VOLUME, VOLUMES, ZONE, workloads
 
 Document = Mapping[str, Any]
 
@@ -50,9 +50,14 @@ class Scheduler:
 
     def _passes(self, pod: Document, node: Document) -> bool:
         spec, labels = pod["spec"], node["metadata"]["labels"]
-        volumes = spec.get("volumes") or ()
-        if any("persistentVolumeClaim" in volume for volume in volumes) or spec.get("resourceClaims"):
+        claims = [volume.get("persistentVolumeClaim") for volume in spec.get("volumes") or ()]
+        names = {claim["claimName"] for claim in claims if claim}
+        if names - {"bound"} or (names and labels[ZONE] != VOLUME) or spec.get("resourceClaims"):
             return False
+        if ports := _host_ports(pod):
+            taken = (_host_ports(other) for other, place in self._bound() if place is node)
+            if any(ports & other for other in taken):
+                return False
         if spec.get("schedulerName", "default-scheduler") != "default-scheduler":
             return False
         if node["spec"].get("unschedulable") or not self._selects(spec, labels):
@@ -133,6 +138,11 @@ def _required_keys(pod: Document) -> set[str]:
     return {rule["topologyKey"] for rule in rules if rule["whenUnsatisfiable"] != "ScheduleAnyway"}
 
 
+def _host_ports(pod: Document) -> set[int]:
+    containers = pod["spec"]["containers"]
+    return {port["hostPort"] for part in containers for port in part.get("ports") or () if port.get("hostPort")}
+
+
 def _requests(pod: Document) -> dict[str, float]:
     requests = pod["spec"]["containers"][0]["resources"]["requests"]
     return {"pods": 1.0, **{name: quantity(amount) for name, amount in requests.items()}}
@@ -173,7 +183,7 @@ def _pools() -> list[Any]:
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_each_pod_has_a_machine_or_a_reason_and_no_machine_is_kept_in_vain(pods: list[Pod]) -> None:
     """A pending pod has a machine on its way, room that the scheduler confirms, or a reason."""
-    _check(ClusterWorld(_pools(), pods), 70)
+    _check(ClusterWorld(_pools(), pods, claims=CLAIMS, volumes=VOLUMES), 70)
 
 
 @pytest.mark.nightly
@@ -181,4 +191,4 @@ def test_each_pod_has_a_machine_or_a_reason_and_no_machine_is_kept_in_vain(pods:
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 def test_many_pods_have_a_machine_or_a_reason(pods: list[Pod]) -> None:
     """The same with more examples."""
-    _check(ClusterWorld(_pools(), pods), 70)
+    _check(ClusterWorld(_pools(), pods, claims=CLAIMS, volumes=VOLUMES), 70)

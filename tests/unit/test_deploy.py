@@ -204,6 +204,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         # https://github.com/pulumi/pulumi/issues/19669
         ("error: getting snapshot: snapshot integrity failure; refusing", PartialError, "pulumi state repair"),
         ("error: no such bucket", PartialError, ""),
+        # https://github.com/pulumi/pulumi/issues/2714
+        ("error: failed to load checkpoint: blob (code=NotFound): NoSuchKey: The", PartialError, "bedplate recover"),
+        # https://github.com/pulumi/pulumi/issues/8984: no line names the holder
+        ("error: the stack is currently locked by 1 lock(s). Either wait", HeldError, "bedplate recover"),
         ("error: failed to load checkpoint: EOF", PartialError, "bedplate recover"),
     ],
 )

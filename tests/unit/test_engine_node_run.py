@@ -289,10 +289,13 @@ BUSY = pytest.mark.parametrize(
     "output",
     [
         "E: Could not get lock /var/lib/dpkg/lock",
+        # https://github.com/skypilot-org/skypilot/issues/4237, https://github.com/Azure/aks-engine/issues/1538
+        "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4750 (unattended-upgr)",
+        "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?",
         "dpkg: error: dpkg frontend lock was locked by another process with pid 7",
         "debconf: DbDriver config: /var/cache/debconf/config.dat is locked by another process: Resource unavailable",
     ],
-    ids=["apt", "dpkg", "debconf"],
+    ids=["apt", "apt of today", "another process", "dpkg", "debconf"],
 )
 
 

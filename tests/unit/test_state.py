@@ -104,6 +104,17 @@ _S3_403 = f"{_S3} StatusCode: 403, RequestID: X, api error"
         (f"{_S3_403} Forbidden: Forbidden", "no permission for the state"),
         (f"{_S3} StatusCode: 301, RequestID: X, api error PermanentRedirect: The bucket", "in another region"),
         ("failed to save snapshot: write /x/stack.json: no space left on device", "the disk is full"),
+        # https://github.com/pulumi/pulumi/issues/2801, https://github.com/pulumi/pulumi/issues/19452
+        (
+            "failed to load checkpoint: blob (code=Unknown): ExpiredToken: The provided token",
+            "credentials have expired",
+        ),
+        (
+            "post-step event returned an error: failed to save snapshot: ... ExpiredToken: The",
+            "credentials have expired",
+        ),
+        # https://github.com/pulumi/pulumi/issues/4679, of another cloud
+        ("failed to save snapshot: ... SlowDown: Please reduce your request rate. status code: 503", "too many calls"),
         ("failed to load checkpoint: unsupported checkpoint version 9", "a newer Pulumi wrote the state"),
         ("state store unsupported: 'meta.yaml' version (7) is not supported by this version", "a newer Pulumi"),
     ],

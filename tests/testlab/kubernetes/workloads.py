@@ -3,11 +3,26 @@
 from typing import Any
 
 from hypothesis import strategies as st
-from lightkube.resources.core_v1 import Pod
+from lightkube.models.core_v1 import ContainerPort
+from lightkube.resources.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 
 from tests.testlab.kubernetes.memory import cluster_pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+VOLUME = "us-west-2b"
+"""The zone of the volume of the claim `bound`; that of `waiting` is made when a pod has a node."""
+CLAIMS: dict[str, Any] = {
+    f"lab/{name}": PersistentVolumeClaim.from_dict(
+        {"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}}
+    )
+    for name, spec, phase in (
+        ("bound", {"volumeName": "pv"}, "Bound"),
+        ("waiting", {"storageClassName": "first-consumer"}, "Pending"),
+    )
+}
+VOLUMES: dict[str, Any] = {
+    "pv": PersistentVolume.from_dict({"metadata": {"name": "pv", "labels": {ZONE: VOLUME}}, "spec": {}})
+}
 
 _selectors = st.sampled_from(
     [
@@ -68,6 +83,12 @@ _odd = st.one_of(
     st.sampled_from(
         [
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]},
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "waiting"}}]},
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "bound"}}]},
+            {
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "bound"}}],
+                "nodeSelector": {ZONE: VOLUME},
+            },
             {"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}]},
             {"schedulerName": "volcano"},
             {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
@@ -97,7 +118,9 @@ def workloads(draw: st.DrawFn) -> list[Pod]:
         requests = draw(_resources) if draw(st.integers(0, 3)) == 0 else {}
         gpus, cpus = draw(st.sampled_from([0, 0, 0, 1, 4, 8])), draw(st.sampled_from([1, 1, 20, 40, 100]))
         labels = {"app": draw(st.sampled_from(["a", "b"])), "revision": draw(st.sampled_from(["1", "2"]))}
+        ports = [ContainerPort(8080, hostPort=8080)] if draw(st.integers(0, 7)) == 0 else None
         for copy in range(draw(st.integers(1, 5))):
             name = f"w{number}-{copy}"
             pods.append(cluster_pod(name, gpus=gpus, cpus=cpus, labels=labels, requests=requests, **rules))
+            pods[-1].spec.containers[0].ports = ports  # type: ignore[union-attr]
     return pods
