@@ -29,7 +29,10 @@ def test_a_fleet_is_deployed_changed_and_destroyed(fleet: str, capsys: pytest.Ca
     assert bedplate(capsys, "up") == ["no change"]
 
     Path("fleet.yaml").write_text(fleet.replace("head@uni.edu", "other@uni.edu"))
-    assert bedplate(capsys, "preview")[1] == "mylab.us-west-2 2 update"
+    first, *lines = bedplate(capsys, "preview")
+    assert first == "edits since the last deployment:"
+    assert any(line.startswith("owner head@uni.edu -> other@uni.edu") for line in lines)
+    assert "mylab.us-west-2 2 update" in lines
     assert bedplate(capsys, "up", "--yes")[-1] == "mylab.us-west-2 up done 2"
 
     assert bedplate(capsys, "destroy", "--yes")[-5:] == [
