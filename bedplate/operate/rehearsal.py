@@ -20,6 +20,7 @@ from bedplate.graph.audit.exposure import PUBLIC_PORTS
 from bedplate.graph.audit.run import audit
 from bedplate.load import Loaded
 from bedplate.operate import Operator, Result, open_fleet, plan_loaded
+from bedplate.permissions import alias_name
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.planner import required_images
 from bedplate.plan.registration import device_counts
@@ -89,7 +90,9 @@ def _waves(before: FleetPlan | None, after: FleetPlan | None, names: Sequence[st
 def _stack(plan: FleetPlan, part: str) -> Stack:
     zone = plan.domain if part == plan.home.name else ""
     images = {**plan.record.images, **plan.record.baked}
-    return Stack(stack_name(plan, part), PROJECT, partial(declare, plan, part), images=images, node_zone=zone)
+    keys = dict.fromkeys(plan.record.baked.values(), alias_name(plan, "data"))
+    program = partial(declare, plan, part)
+    return Stack(stack_name(plan, part), PROJECT, program, images=images, image_keys=keys, node_zone=zone)
 
 
 def _with_later_facts(plan: FleetPlan) -> FleetPlan:

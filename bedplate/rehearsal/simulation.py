@@ -119,6 +119,8 @@ class Simulation:
     faults: Faults = field(default_factory=Faults)
     assumed_images: list[tuple[str, str]] | None = None
     """The AMIs that the account is assumed to have, with their regions; None if all its AMIs are known."""
+    image_keys: Mapping[str, str] = field(default_factory=dict)
+    """The keys that encrypt AMIs of the account: an alias by the id of the image."""
     elapsed: timedelta = timedelta()
     """The offset of the simulated clock from the real one."""
     _lock: threading.RLock = field(default_factory=threading.RLock)

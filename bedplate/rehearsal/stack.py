@@ -36,6 +36,8 @@ class Stack:
     default_provider: DefaultProvider = field(default_factory=lambda: DefaultProvider(None, ("*",)))
     images: Mapping[str, str] | None = field(default_factory=dict)
     """The AMIs of the account before the first run: ids by `region/architecture`; None if they are unknown."""
+    image_keys: Mapping[str, str] = field(default_factory=dict)
+    """The aliases of the keys that encrypt such AMIs, by id."""
     node_zone: str = ""
     """The domain of the private zone in which the nodes of this stack register their names."""
 
@@ -71,6 +73,7 @@ def run(
     """Run the program of a stack and create its resources; a preview only lists the steps."""
     started = time.perf_counter()
     world.simulation.hold_images(stack.images)
+    world.simulation.image_keys = stack.image_keys
     deployment = _deployment(stack, world, preview=preview, watch=watch)
     monitor = Monitor(deployment, world.exports)
     try:

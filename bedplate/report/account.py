@@ -30,14 +30,17 @@ _RESOURCES: Mapping[str, Resources] = MappingProxyType(
         # `doctor` asks about the deployer, and `up` about roles of services.
         "iam:GetRole": ("arn:aws:iam::ACCOUNT:role/*",),
         "iam:SimulatePrincipalPolicy": ("arn:aws:iam::ACCOUNT:role/*", "arn:aws:iam::ACCOUNT:user/*"),
+        "iam:ListOpenIDConnectProviders": _ANY,
         "s3:": ("arn:aws:s3:::FLEET-*",),
         "s3:CreateJob": _ANY,
         "secretsmanager:": ("arn:aws:secretsmanager:*:ACCOUNT:secret:FLEET/*",),
         "sns:": ("arn:aws:sns:*:ACCOUNT:FLEET-*",),
         "sns:GetSubscription": _ANY,
+        "sns:ListTopics": _ANY,
         "sns:SetSubscription": _ANY,
         "sns:Unsubscribe": _ANY,
         "ssm:": (_PARAMETERS,),
+        "ssm:DescribeParameters": _ANY,
         "ssm:GetCommandInvocation": _ANY,
         "ssm:GetParameter": (_PARAMETERS, "arn:aws:ssm:*::parameter/aws/service/*"),
         "ssm:SendCommand": (f"{_DOCUMENTS}-RunShellScript", _INSTANCES),
@@ -47,8 +50,6 @@ _RESOURCES: Mapping[str, Resources] = MappingProxyType(
 # Services whose objects a deployer may list. The lists of the others contain data, or have a resource of the fleet.
 _LISTED = ("autoscaling", "cloudwatch", "ec2", "elasticfilesystem", "kms", "logs", "route53", "route53resolver")
 _LISTS = ("Describe", "List")
-# AWS asks for `*` where a call names no object.
-_LISTED_ALONE = ("iam:ListOpenIDConnectProviders", "sns:ListTopics", "ssm:DescribeParameters")
 LONGEST_POLICY = 6144  # characters of a managed policy, without white space (IAM and STS quotas)
 
 
@@ -64,11 +65,6 @@ class Grant:
 
     actions: tuple[str, ...]
     resources: Resources
-
-    @property
-    def text(self) -> str:
-        """The statement as JSON."""
-        return json.dumps({"Effect": "Allow", "Action": self.actions, "Resource": self.resources})
 
 
 def deployer_statements(needs: Iterable[str]) -> tuple[Grant, ...]:
@@ -88,15 +84,14 @@ def _grant(action: str) -> tuple[str, Resources]:
     if verb and service in _LISTED:
         # A new version of the provider may read more; what exists in the account is no secret of its administrator.
         return f"{service}:{verb}*", _ANY
-    if action in _LISTED_ALONE:
-        return action, _ANY
     return action, _RESOURCES[max((prefix for prefix in _RESOURCES if action.startswith(prefix)), key=len)]
 
 
 def deployer_policies(needs: Iterable[str]) -> tuple[str, ...]:
     """Return the JSON texts of as many managed policies as the actions need."""
     policies: list[list[str]] = []
-    for text in (statement.text for statement in deployer_statements(needs)):
+    for grant in deployer_statements(needs):
+        text = json.dumps({"Effect": "Allow", "Action": grant.actions, "Resource": grant.resources})
         policy = next((policy for policy in policies if _length([*policy, text]) <= LONGEST_POLICY), None)
         if policy is None:
             policies.append([text])

@@ -1,5 +1,6 @@
 """Network kinds report invalid inputs before a call, refuse to delete what is in use, and check launch templates."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -397,6 +398,37 @@ def test_only_spot_launches_may_tag_spot_requests(world: World) -> None:
         _create_group(world, types, launch, spread={**SPOT, "onDemandPercentageAboveBaseCapacity": 100})
     with pytest.raises(ResourceError, match="which on-demand launches do not have"):
         _create_group(world, ("c7i.large",), launch)
+
+
+AUTO_SCALING = "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+EC2_SPOT = "spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+TYPES = ("c7i.large", "m7i.large")
+
+
+def _launch_with_key(world: World, roles: tuple[str, ...], *, of_image: bool, **group: Any) -> str:  # noqa: ANN401  inputs
+    """Create a group whose image or volume has a key; the key's policy lets these roles create grants."""
+    grant = {"Effect": "Allow", "Principal": "*", "Action": "kms:CreateGrant", "Resource": "*"}
+    root = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{world.aws.account}:root"}, "Action": "kms:*"}
+    arns = [f"arn:aws:iam::{world.aws.account}:role/aws-service-role/{role}" for role in roles]
+    by_name = {**grant, "Condition": {"StringEquals": {"aws:PrincipalArn": arns}}}
+    policy = {"Version": "2012-10-17", "Statement": [{**root, "Resource": "*"}, by_name]}
+    key = world.aws.call("kms", "create_key", Policy=json.dumps(policy))["KeyMetadata"]["Arn"]
+    disk = {"deviceName": "/dev/sdf", "ebs": {"encrypted": "true", "kmsKeyId": key, "volumeSize": 8}}
+    world.aws.simulation.image_keys = {IMAGE: key} if of_image else {}
+    return _create_group(world, TYPES, {} if of_image else {"blockDeviceMappings": [disk]}, **group)
+
+
+@pytest.mark.parametrize("of_image", [False, True])
+def test_the_key_of_a_launch_admits_the_role_of_its_market(of_image: bool, world: World) -> None:  # noqa: FBT001
+    """Service-linked roles have no permission for keys; the delegation to IAM in a key's policy is not enough."""
+    on_demand = {**SPOT, "onDemandPercentageAboveBaseCapacity": 100}
+
+    assert _launch_with_key(world, (AUTO_SCALING,), of_image=of_image, spread=on_demand)
+    assert _launch_with_key(world, (AUTO_SCALING, EC2_SPOT), of_image=of_image, spread=SPOT)
+    with pytest.raises(ResourceError, match="does not let AWSServiceRoleForEC2Spot create grants"):
+        _launch_with_key(world, (AUTO_SCALING,), of_image=of_image, spread=SPOT)
+    with pytest.raises(ResourceError, match="does not let AWSServiceRoleForAutoScaling create grants"):
+        _launch_with_key(world, (), of_image=of_image, spread=on_demand)
 
 
 def test_a_placement_group_that_is_unknown_in_a_preview_is_not_checked(world: World) -> None:

@@ -67,6 +67,17 @@ def allows_account(document: str, account: str, action: str) -> bool:
     )
 
 
+def names_principal(document: str, arn: str, action: str) -> bool:
+    """Return whether a statement allows an action to a principal by name: as such, or of all by `aws:PrincipalArn`."""
+    for statement in statements(json.loads(document)):
+        tests = [*(statement.get("Condition") or {}).values()]
+        names = [name for test in tests for name in _as_list(test.get("aws:PrincipalArn", []))]
+        named = principals(statement) if "*" not in principals(statement) else names
+        if statement.get("Effect") == "Allow" and arn in named and action in actions(statement):
+            return True
+    return False
+
+
 def foreign_resources(document: str, arn: str) -> list[str]:
     """Return the resources of a policy that are neither `arn` nor inside it, after wildcards."""
     names = (resource for statement in statements(json.loads(document)) for resource in resources(statement))

@@ -10,6 +10,7 @@ from typing import Any
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import copied, deletes, existing, renamed, structure_parameters
+from bedplate.rehearsal.kinds.iam import names_principal
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
@@ -402,7 +403,11 @@ def launch_error(
     interfaces = [
         interface for interface in data.get("NetworkInterfaces") or [] if not interface.get("NetworkInterfaceId")
     ]
-    reasons = [_spot_tag_error(inputs, data), placement_error(aws, data, group_input, zones)]
+    reasons = [
+        _spot_tag_error(inputs, data),
+        _key_error(aws, inputs, data),
+        placement_error(aws, data, group_input, zones),
+    ]
     # Descriptions of types are slow: they are read only when a check needs them.
     if (
         group
@@ -421,10 +426,32 @@ def _spot_tag_error(inputs: Props, data: Mapping[str, Any]) -> str:
     Source: EC2 API reference, RunInstances, TagSpecification.
     """
     tagged_types = {specification.get("ResourceType") for specification in data.get("TagSpecifications") or []}
+    if _SPOT_REQUEST in tagged_types and not _uses_spot(inputs, data):
+        return f"It tags {_SPOT_REQUEST}, which on-demand launches do not have"
+    return ""
+
+
+def _uses_spot(inputs: Props, data: Mapping[str, Any]) -> bool:
     distribution = (inputs.get("mixedInstancesPolicy") or {}).get("instancesDistribution") or {}
     share = distribution.get("onDemandPercentageAboveBaseCapacity")
     mixed = share is not None and share < 100  # noqa: PLR2004  # per cent
-    market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
-    if _SPOT_REQUEST in tagged_types and not mixed and market != "spot":
-        return f"It tags {_SPOT_REQUEST}, which on-demand launches do not have"
+    return mixed or (data.get("InstanceMarketOptions") or {}).get("MarketType") == "spot"
+
+
+def _key_error(aws: Aws, inputs: Props, data: Mapping[str, Any]) -> str:
+    """Return an error when the key of a volume or of the image does not admit the role of the group's market.
+
+    Sources: EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with encrypted volumes"; EC2 user guide,
+    "Service-linked role for EC2 Spot Instances".
+    """
+    roles = ["autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"]
+    roles += ["spot.amazonaws.com/AWSServiceRoleForEC2Spot"] if _uses_spot(inputs, data) else []
+    disks = [(mapping.get("Ebs") or {}).get("KmsKeyId") for mapping in data.get("BlockDeviceMappings") or []]
+    for key in filter(None, [*disks, aws.simulation.image_keys.get(str(data.get("ImageId")))]):
+        ident = aws.call("kms", "describe_key", KeyId=key)["KeyMetadata"]["KeyId"]
+        policy = aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"]
+        for role in roles:
+            arn = f"arn:aws:iam::{aws.account}:role/aws-service-role/{role}"
+            if not names_principal(policy, arn, "kms:CreateGrant"):
+                return f"The policy of the key {key} does not let {role.partition('/')[2]} create grants for volumes"
     return ""
