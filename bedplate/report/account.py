@@ -4,11 +4,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.catalog import read_data_file
+from bedplate.permissions import Statement, length
 from bedplate.spec.text import LONGEST_FLEET_NAME
 
 Resources = tuple[str, ...]
@@ -59,22 +59,17 @@ def needed_actions() -> Mapping[str, tuple[str, ...]]:
     return {caller: tuple(actions.split()) for caller, actions in rows}
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """One statement of the policies; an action may be a pattern."""
-
-    actions: tuple[str, ...]
-    resources: Resources
-
-
-def deployer_statements(needs: Iterable[str]) -> tuple[Grant, ...]:
+def deployer_statements(needs: Iterable[str]) -> tuple[Statement, ...]:
     """Return the statements that allow actions: reads of all objects first, the others by service and resources."""
     groups: defaultdict[tuple[str, Resources], set[str]] = defaultdict(set)
     for action in needs:
         pattern, resources = _grant(action)
         is_read = resources == _ANY and pattern.partition(":")[2].startswith((*_LISTS, "Get", "Search"))
         groups["" if is_read else pattern.partition(":")[0], resources].add(pattern)
-    return tuple(Grant(tuple(sorted(actions)), resources) for (_, resources), actions in sorted(groups.items()))
+    return tuple(
+        Statement(sid="", actions=tuple(sorted(actions)), resources=resources)
+        for (_, resources), actions in sorted(groups.items())
+    )
 
 
 def _grant(action: str) -> tuple[str, Resources]:
@@ -90,8 +85,7 @@ def _grant(action: str) -> tuple[str, Resources]:
 def deployer_policies(needs: Iterable[str]) -> tuple[str, ...]:
     """Return the JSON texts of as many managed policies as the actions need."""
     policies: list[list[str]] = []
-    for grant in deployer_statements(needs):
-        text = json.dumps({"Effect": "Allow", "Action": grant.actions, "Resource": grant.resources})
+    for text in (json.dumps(statement.document()) for statement in deployer_statements(needs)):
         policy = next((policy for policy in policies if _length([*policy, text]) <= LONGEST_POLICY), None)
         if policy is None:
             policies.append([text])
@@ -107,8 +101,7 @@ def _policy(statements: Iterable[str]) -> str:
 def _length(statements: Iterable[str]) -> int:
     """Return the length of a policy for the longest names."""
     names = {"ACCOUNT": "0" * 12, "FLEET": "f" * LONGEST_FLEET_NAME}
-    text = re.sub("|".join(names), lambda match: names[match[0]], _policy(statements))
-    return len("".join(text.split()))
+    return length([re.sub("|".join(names), lambda match: names[match[0]], _policy(statements))])
 
 
 def account_page(catalog: Catalog) -> str:

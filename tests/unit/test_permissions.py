@@ -11,9 +11,9 @@ from bedplate.account.objects import FINDERS, REPEATABLE
 from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import FOLDER, read_data_file
 from bedplate.catalog.tables import write_sheet
+from bedplate.permissions import Statement
 from bedplate.report.account import (
     LONGEST_POLICY,
-    Grant,
     account_page,
     deployer_policies,
     deployer_statements,
@@ -39,7 +39,12 @@ UNUSED_NEEDS = (
 MOST_POLICIES = 10  # managed policies of a role (IAM and STS quotas)
 
 
-def faults(statement: Grant) -> Iterator[str]:
+def grant(actions: tuple[str, ...], resources: tuple[str, ...]) -> Statement:
+    """Return a statement of a policy."""
+    return Statement(sid="", actions=actions, resources=resources)
+
+
+def faults(statement: Statement) -> Iterator[str]:
     """Yield what AWS would not understand in a statement, or allow for no resource."""
     for pattern in statement.actions:
         actions = [*matching(pattern, PUBLISHED)]
@@ -51,7 +56,7 @@ def faults(statement: Grant) -> Iterator[str]:
             yield from (f"{action}: {arn}" for action in actions for arn in _unmatched(action, statement))
 
 
-def _unmatched(action: str, statement: Grant) -> tuple[str, ...]:
+def _unmatched(action: str, statement: Statement) -> tuple[str, ...]:
     """Return the resources of a statement if none of them has a format of the action's resources."""
     formats = PUBLISHED[action].arns
     fitting = [arn for arn in statement.resources if any(_fits(arn, form) for form in formats)]
@@ -77,7 +82,7 @@ def is_allowed(action: str, resource: str) -> bool:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.actions[0])
-def test_each_action_exists_and_applies_to_a_resource_of_its_statement(statement: Grant) -> None:
+def test_each_action_exists_and_applies_to_a_resource_of_its_statement(statement: Statement) -> None:
     """AWS denies an action whose statement has only resources of other types; it accepts the policy all the same."""
     assert [*faults(statement)] == []
 
@@ -85,23 +90,23 @@ def test_each_action_exists_and_applies_to_a_resource_of_its_statement(statement
 @pytest.mark.parametrize(
     ("statement", "fault"),
     [
-        (Grant(("ec2:DescribeVpcz",), ("*",)), "ec2:DescribeVpcz: AWS has no such action"),
-        (Grant(("sns:Unsubscribe",), ("arn:aws:sns:*:1:lab-*",)), "sns:Unsubscribe: arn:aws:sns:*:1:lab-*"),
+        (grant(("ec2:DescribeVpcz",), ("*",)), "ec2:DescribeVpcz: AWS has no such action"),
+        (grant(("sns:Unsubscribe",), ("arn:aws:sns:*:1:lab-*",)), "sns:Unsubscribe: arn:aws:sns:*:1:lab-*"),
         (
-            Grant(("ssm:StartSession",), ("arn:aws:ssm:*:1:parameter/lab/*",)),
+            grant(("ssm:StartSession",), ("arn:aws:ssm:*:1:parameter/lab/*",)),
             "ssm:StartSession: arn:aws:ssm:*:1:parameter/lab/*",
         ),
-        (Grant(("s3:Put*",), ("*",)), "s3:Put*: allows more than reads"),
+        (grant(("s3:Put*",), ("*",)), "s3:Put*: allows more than reads"),
     ],
 )
-def test_a_wrong_statement_is_found(statement: Grant, fault: str) -> None:
+def test_a_wrong_statement_is_found(statement: Statement, fault: str) -> None:
     """An unknown action, an action without a resource type, a resource of another type, a pattern with writes."""
     assert [*faults(statement)] == [fault]
 
 
 def test_a_right_statement_has_no_fault() -> None:
     """Buckets and their objects have the same pattern."""
-    assert not [*faults(Grant(("s3:GetObject", "s3:ListBucket"), ("arn:aws:s3:::lab-*",)))]
+    assert not [*faults(grant(("s3:GetObject", "s3:ListBucket"), ("arn:aws:s3:::lab-*",)))]
 
 
 INSTANCE = "arn:aws:ec2:us-west-2:111122223333:instance/i-0123456789abcdef0"
