@@ -5,7 +5,6 @@ regions of the fleet, to its resources by name, or to resources with its tag.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -82,13 +81,11 @@ def scaling_group_arns(plan: FleetPlan) -> tuple[str, ...]:
 
 def store_arns(plan: FleetPlan, buckets: Iterable[BucketPlan]) -> tuple[str, ...]:
     """Return the ARN of each store's bucket; of a store in several regions a pattern of all of them."""
-    stores: defaultdict[str, list[str]] = defaultdict(list)
-    for bucket in buckets:
-        stores[bucket.store].append(bucket.name)
-    patterns = {
-        store: names[1:] and bucket_name(plan.name, store, plan.account, "*") for store, names in stores.items()
-    }
-    return tuple(sorted(bucket_arn(patterns[store] or names[0]) for store, names in stores.items()))
+    several = replicated_stores(plan)
+    names = (
+        bucket.name.removesuffix(bucket.region) + "*" if bucket.store in several else bucket.name for bucket in buckets
+    )
+    return tuple(sorted({bucket_arn(name) for name in names}))
 
 
 def _nodes_buckets(plan: FleetPlan) -> str:
@@ -511,9 +508,7 @@ def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
     """Yield the permissions of replication: buckets by name, keys by alias and only through S3."""
     stores = replicated_stores(plan).values()
     sources = tuple(sorted(bucket_arn(buckets[0].name) for buckets in stores))
-    targets = tuple(
-        f"{target}/*" for target in store_arns(plan, (bucket for buckets in stores for bucket in buckets[1:]))
-    )
+    targets = tuple(f"{target}/*" for target in store_arns(plan, (bucket for buckets in stores for bucket in buckets)))
     source_regions = tuple(sorted({buckets[0].region for buckets in stores}))
     target_regions = tuple(sorted({bucket.region for buckets in stores for bucket in buckets[1:]}))
     yield Statement(
