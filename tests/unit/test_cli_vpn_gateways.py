@@ -374,13 +374,15 @@ def test_status_reports_an_outdated_revocation_list(
 def test_status_reports_a_gateway_that_does_not_answer(
     begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 6: the state of the gateway is unknown."""
+    """Status 6: the state of the gateway is unknown. Before `vpn up` that is the next step."""
     for host in HOSTS.values():
         (gateways / host).rename(gateways / f"{host}.away")
 
     assert run(["vpn", "status", str(begun)]) == 6
 
-    assert "gate.cellar   no response on the SSH port" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "gate.cellar   no response on the SSH port" in output
+    assert "  fix  no host key is recorded: run `bedplate vpn up` first" in output
 
 
 def _has_addresses(account: StubbedSession, *public: IPv4Address) -> None:
