@@ -194,6 +194,20 @@ def test_only_the_control_plane_scales_groups(plan: FleetPlan) -> None:
     assert statement.conditions["Null"] == {"aws:ResourceTag/k8s.io/cluster-autoscaler/enabled": ("false",)}
 
 
+def test_the_control_plane_changes_only_the_subnets_of_groups(plan: FleetPlan) -> None:
+    """A stolen member changes neither limits nor what is launched."""
+    by_kind = {kind: _with_action(permissions(plan, kind), "autoscaling:UpdateAutoScalingGroup") for kind in KINDS}
+
+    assert [kind for kind, statements in by_kind.items() if statements] == MEMBERS
+    (statement,) = by_kind[MEMBER]
+    assert statement.conditions["StringEquals"] == {"aws:ResourceTag/bedplate:fleet": ("lab",)}
+    assert statement.conditions["Null"] == {
+        "aws:ResourceTag/k8s.io/cluster-autoscaler/enabled": ("false",),
+        **{f"autoscaling:{key}": ("true",) for key in ("MaxSize", "MinSize")},
+        **{f"autoscaling:{key}": ("true",) for key in ("LaunchConfigurationName", "LaunchTemplateVersionSpecified")},
+    }
+
+
 def test_the_control_plane_ends_machines_of_groups_with_an_idle_time(plan: FleetPlan) -> None:
     """Only members may, only in these groups of the fleet, and without such a group not at all."""
     action = "autoscaling:DeleteScheduledAction"
