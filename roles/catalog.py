@@ -49,9 +49,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     yield Storage(node.mounts, node.shares, buckets, node.region, node.platform is Platform.CLOUD)
     if NodeRole.WORKBENCH in node.roles:
         in_cloud = node.platform is Platform.CLOUD
-        yield Workbench(
-            node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud, ends_itself=node.idle is not None
-        )
+        yield Workbench(node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud)
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_chips().get(node.gpus.model))
         tools = Tools(driver.branch, node.software, node.nvidia_key, driver.subnets)

@@ -10,8 +10,6 @@ from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 from roles.workbench.role import (
     BUILDS,
     CUDA,
-    END_TIMER,
-    END_UNITS,
     ENVIRONMENT,
     IDLE_TIMER,
     IDLE_UNITS,
@@ -125,13 +123,3 @@ def test_machine_reports_its_use(host: Host) -> None:
     assert timer.is_enabled
     assert timer.is_running
     assert not differing_files(host, IDLE_UNITS)
-
-
-@applies_if(lambda node: node.idle is not None)
-def test_unused_machine_ends(host: Host) -> None:
-    """The timer that ends the machine after its idle time is active: no controller ends it."""
-    timer = host.service(END_TIMER)
-
-    assert timer.is_enabled
-    assert timer.is_running
-    assert not differing_files(host, END_UNITS)

@@ -1,4 +1,4 @@
-"""`python3 -m bedplate.machine.unused`: the end of a machine that nobody uses.
+"""The end of a machine that nobody uses.
 
 It runs in fleets without a cluster, which have no capacity controller. The machine leaves its Auto Scaling group, which
 lowers the group's desired capacity, and shuts down, which terminates it. AWS limits the right to end a machine through
@@ -7,7 +7,6 @@ its group to groups, not to one machine. So this one may only detach, which ends
 
 import json
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -16,10 +15,8 @@ from bedplate.account.client import open_client
 from bedplate.account.machines import time_of_tag
 from bedplate.capacity.shrink import PAUSED, UNTIL
 from bedplate.errors import BedplateError
-from bedplate.programs.idle import PROGRAM, Machine, use_of
+from bedplate.programs.idle import PROGRAM, Machine
 from bedplate.programs.program import ProgramError
-
-_FRESH = 180.0  # a machine looks every minute
 
 
 def keep_reason(group: Mapping[str, Any], now: float) -> str:
@@ -61,19 +58,11 @@ def leave_and_shut_down(machine: Machine, region: str, now: float) -> str:
 
 
 def end_unused(machine: Machine, now: float) -> None:
-    """End a machine whose idle time is over by its plan and its last look at itself; print what happens."""
+    """End a machine whose idle time is over, or print what keeps it."""
     try:
-        node = json.loads(machine.read("var/lib/bedplate/document.json"))["node"]
-        report = json.loads(machine.read("run/bedplate/idle.json"))
-        limit, since = node.get("idle"), report["idle_since"]
-        if limit is None or since is None or now - report["time"] > _FRESH or now - since < limit:
-            return
-        kept = use_of(machine, was_idle=True) or leave_and_shut_down(machine, node["region"], now)
+        region = json.loads(machine.read("var/lib/bedplate/document.json"))["node"]["region"]
+        kept = leave_and_shut_down(machine, region, now)
     except (BedplateError, ProgramError, ValueError, LookupError, TypeError) as error:
         kept = str(error)
     # The journal of the unit takes notices and problems only.
     sys.stderr.write(f"<5>nobody uses this machine: {f'it stays: {kept}' if kept else 'it ends'}\n")
-
-
-if __name__ == "__main__":
-    end_unused(Machine(), time.time())

@@ -18,7 +18,7 @@ LOAD = 0.5
 """The load average of five minutes from which CPUs work: half a thread, for any number of CPUs."""
 OWN_LOAD = 1.0
 """The load that the machine's own configuration run may add to an unused machine."""
-_PERIOD, _GAP = 300, 900
+_PERIOD, _GAP, _LOOK = 300, 900, 60
 PROGRAM = "/usr/local/lib/bedplate/bootstrap"
 _NVIDIA = "0x10de"
 _OWN_RUN = "bedplate-node.service"
@@ -98,6 +98,15 @@ def is_due(published: Mapping[str, Any], report: Mapping[str, Any]) -> bool:
     """Return whether a report must be written to the bucket: every five minutes, or after the use has changed."""
     has_changed = published.get("idle_since") != report["idle_since"]
     return bool(has_changed or report["time"] - published.get("time", 0) >= _PERIOD)
+
+
+def is_over(machine: Machine, now: float) -> bool:
+    """Return whether the idle time of the machine's plan is over; once in five minutes, for one try to end."""
+    node = _read_json(machine.root / "var/lib/bedplate/document.json").get("node", {})
+    since = _read_json(machine.root / "run/bedplate/idle.json").get("idle_since")
+    if not (isinstance(node, dict) and isinstance(limit := node.get("idle"), int | float) and since):
+        return False
+    return bool(now - since >= limit and (now - since - limit) % _PERIOD < _LOOK)
 
 
 def main(machine: Machine, now: int) -> None:

@@ -293,23 +293,19 @@ _CUDA = ManagedFile(
 
 IDLE_TIMER = "bedplate-idle.timer"
 IDLE_UNITS = unit_files("workbench", IDLE_TIMER, "bedplate-idle.service")
-END_TIMER = "bedplate-unused.timer"
-END_UNITS = unit_files("workbench", END_TIMER, "bedplate-unused.service")
 
 
 @dataclass(frozen=True, slots=True)
 class Workbench(Role):
     """A machine on which people work; `disks` are the disks of the plan for /scratch.
 
-    A machine of a group `reports_use`: it writes to its bucket whether somebody uses it. It `ends_itself` if its plan
-    has an idle time.
+    A machine of a group `reports_use`: it writes to its bucket whether somebody uses it.
     """
 
     people: tuple[Account, ...]
     gpus: Hardware | None
     disks: tuple[str, ...] = ()
     reports_use: bool = False
-    ends_itself: bool = False
     name: ClassVar[str] = "workbench"
     space: ClassVar[DiskSpace] = DiskSpace(programs=860, state=180, temporary=24)
 
@@ -322,9 +318,8 @@ class Workbench(Role):
         install_micromamba()
 
     def configure(self) -> Changes:
-        """Write the environment of shells, the files of /scratch, and the units for the use of the machine."""
-        units = (*(IDLE_UNITS if self.reports_use else ()), *(END_UNITS if self.ends_itself else ()))
-        changes = put_files(_SHELL, _CUDA, *self._scratch.files, *units)
+        """Write the environment of shells, the files of /scratch, and the units that report the use of the machine."""
+        changes = put_files(_SHELL, _CUDA, *self._scratch.files, *(IDLE_UNITS if self.reports_use else ()))
         edit_files(EDIT)
         return changes
 
@@ -334,8 +329,6 @@ class Workbench(Role):
         self._scratch.share()
         if self.reports_use:
             start_units({"Start the timer of the reports of use": IDLE_TIMER})
-        if self.ends_itself:
-            start_units({"Start the timer that ends an unused machine": END_TIMER})
 
     @property
     def _scratch(self) -> Scratch:

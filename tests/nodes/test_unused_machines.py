@@ -17,8 +17,7 @@ IDLE = 75.0
 GROUP = "lab-workbench-cpu-us-west-2"
 # A container shows the load of the test machine.
 QUIET = "echo 0.00 0.00 0.00 1/100 4000 >/run/quiet; mount --bind /run/quiet /proc/loadavg"
-# What the timers start, one after the other.
-LOOK = "systemctl start bedplate-idle.service && systemctl start bedplate-unused.service"
+LOOK = "systemctl start bedplate-idle.service"
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +43,7 @@ def _set_minimum(machine: Whole, size: int) -> None:
 def _said(machine: Whole, text: str) -> bool:
     """Look at the machine as its timers do, and return whether its journal has a text."""
     machine.node.run(LOOK, seconds=300)
-    return text in machine.node.run("journalctl --no-pager --output=cat --unit=bedplate-unused.service")
+    return text in machine.node.run("journalctl --no-pager --output=cat --unit=bedplate-idle.service")
 
 
 def test_an_unused_machine_ends_itself(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_an_unused_machine_ends_itself(tmp_path: Path) -> None:
     kind = replace(next(kind for kind in KINDS if kind.name == "workbench"), idle=IDLE)
     with whole_machine(kind, tmp_path) as machine:
         assert machine.place
-        assert machine.node.run("systemctl is-active bedplate-unused.timer") == "active\n"
+        assert machine.node.run("systemctl is-active bedplate-idle.timer") == "active\n"
         machine.node.run(QUIET)
         to = ("ssh", "-F", str(config_of_ada(machine)), machine.node.name)
         login = machine.lab.workstation.host.start(*to, "sleep 600", log="login")
@@ -62,13 +61,13 @@ def test_an_unused_machine_ends_itself(tmp_path: Path) -> None:
         assert "logged in: ada" in _use(machine)
         login.end()
         _set_minimum(machine, 1)
-        until(lambda: _said(machine, "it stays: its group is at its minimum of 1"), 300, "it does not stay", every=10)
+        until(lambda: _said(machine, "it stays: its group is at its minimum of 1"), 300, "it does not stay", every=5)
         assert _desired(machine) == (1, 1)
 
         _set_minimum(machine, 0)
         assert machine.place.names
-        machine.node.run("systemctl start --no-block bedplate-unused.service")
-        until(lambda: not machine.node.machine.runs, 120, "it is still on", every=1)
+        machine.node.run("systemctl start --no-block bedplate-idle.service")
+        until(lambda: not machine.node.machine.runs, 420, "it is still on", every=1)
 
         assert _desired(machine) == (0, 0)
         assert machine.place.names == {}

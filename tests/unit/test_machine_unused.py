@@ -14,7 +14,7 @@ from bedplate.errors import PartialError
 from bedplate.machine.unused import end_unused
 from bedplate.permissions import permissions
 from bedplate.plan.nodes import pool_node
-from bedplate.programs.idle import Machine
+from bedplate.programs.idle import Machine, is_over
 from bedplate.programs.program import ProgramError
 from bedplate.spec.text import seconds_of
 from tests.testlab.fakes.scaling import ScalingCloud
@@ -30,7 +30,6 @@ Printed = pytest.CaptureFixture[str]
 class Fake(Machine):
     """A machine without GPUs; it records the programs that it runs."""
 
-    sessions: str = ""
     calls: list[str] = field(default_factory=list)
 
     def output(self, *command: str) -> str:
@@ -38,9 +37,7 @@ class Fake(Machine):
         self.calls.append(" ".join(command))
         if command[-1] == "release_name":
             raise ProgramError("cannot connect")
-        if command[:2] == ("systemctl", "show"):
-            return "ActiveState=inactive\nInactiveEnterTimestampMonotonic=0\n"
-        return self.sessions if command[0] == "loginctl" else ""
+        return ""
 
     @property
     def ends(self) -> bool:
@@ -63,13 +60,11 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScalingCloud]:
 
 @pytest.fixture
 def machine(cloud: ScalingCloud, tmp_path: Path) -> Fake:
-    """Return a machine of the group that was unused for three hours; its limit is two."""
+    """Return a machine of the group that nobody uses."""
     assert not cloud.requests
     write(tmp_path, "var/lib/bedplate/document.json", {"version": 1, "node": {"idle": 7200, "region": "eu-north-1"}})
-    write(tmp_path, "run/bedplate/idle.json", {"time": NOW - 30, "idle_since": NOW - 3 * HOUR})
     write(tmp_path, "var/lib/bedplate/ready", _instances()[0])
     write(tmp_path, "usr/local/lib/bedplate/bootstrap", "release_name() {")
-    write(tmp_path, "proc/loadavg", "0.00 0.00 0.00 1/300 4000")
     return Fake(tmp_path)
 
 
@@ -140,30 +135,32 @@ def test_a_machine_ends_after_the_time_of_a_start(machine: Fake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("idle", "since", "over"),
     [
-        ("run/bedplate/idle.json", {"time": NOW - 30, "idle_since": NOW - HOUR}),
-        ("run/bedplate/idle.json", {"time": NOW - 30, "idle_since": None}),
-        ("run/bedplate/idle.json", {"time": NOW - 600, "idle_since": NOW - 3 * HOUR}),
-        ("run/bedplate/idle.json", "soon"),
-        ("var/lib/bedplate/document.json", {"version": 1, "node": {"idle": None, "region": "eu-north-1"}}),
-        ("var/lib/bedplate/document.json", {"version": 1, "node": {"idle": "2h", "region": "eu-north-1"}}),
-        ("usr/local/lib/bedplate/bootstrap", "give_back_name() {"),
-        ("proc/loadavg", "9 9 9 1/300 4000"),
+        (7200, 3 * HOUR, True),
+        (7200, 2 * HOUR, True),
+        (7200, 2 * HOUR + 61, False),
+        (7200, HOUR, False),
+        (7200, None, False),
+        (None, 3 * HOUR, False),
+        ("2h", 3 * HOUR, False),
     ],
-    ids=["short", "in use", "old", "no report", "no limit", "unknown limit", "launched to stop", "work"],
 )
-def test_a_machine_stays_if_its_use_or_its_end_is_in_doubt(machine: Fake, name: str, value: object) -> None:
-    """An old or unreadable report, no limit, a launch that would only stop it, and work since the report."""
-    write(machine.root, name, value)
+def test_the_idle_time_of_the_plan_is_over(machine: Fake, idle: object, since: float | None, *, over: bool) -> None:
+    """Then the machine tries to end, every five minutes; without a limit, or a valid one, it never does."""
+    write(machine.root, "var/lib/bedplate/document.json", {"version": 1, "node": {"idle": idle}})
+    write(machine.root, "run/bedplate/idle.json", {"time": NOW, "idle_since": None if since is None else NOW - since})
+    assert is_over(machine, NOW) is over
+    (machine.root / "run/bedplate/idle.json").unlink()
+    assert not is_over(machine, NOW)
+
+
+def test_a_machine_that_would_only_stop_stays(machine: Fake, capsys: Printed) -> None:
+    """An earlier version has launched it, with another shutdown behaviour: its disks would be paid for."""
+    write(machine.root, "usr/local/lib/bedplate/bootstrap", "give_back_name() {")
     end_unused(machine, NOW)
     assert (machine.ends, len(_instances())) == (False, 2)
-
-
-def test_a_login_right_before_the_end_keeps_the_machine(machine: Fake) -> None:
-    """The machine looks again when it is about to end."""
-    end_unused(replace(machine, sessions="7 20000 ada\n"), NOW)
-    assert (machine.ends, len(_instances())) == (False, 2)
+    assert "an earlier version has launched it" in capsys.readouterr().err
 
 
 def test_a_detached_machine_ends(machine: Fake) -> None:
