@@ -22,7 +22,7 @@ from bedplate.catalog.tables import Arch
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.foreign import LARGE, parse_json
 from bedplate.plan.pools import PoolPlan
-from images.steps import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, Image, ImageState, base_name, image_parameter_name
+from images.steps import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, Image, base_name, image_parameter_name
 
 _DEBSBOM = (sys.executable, "-m", "debsbom.cli", "generate", "--sbom-type", "cdx", "--base-distro-vendor", "ubuntu")
 _DEBIAN: Mapping[Arch, str] = {"x86_64": "amd64", "arm64": "arm64"}
@@ -84,7 +84,7 @@ class FleetImage:
     name: str
     created: str
     gib: int
-    state: ImageState
+    state: str
     tags: Tags
     snapshots: tuple[str, ...] = ()
     protected: bool = False
@@ -119,14 +119,13 @@ def find_images(client: AwsClient, fleet: str, region: str, name: str | None = N
 
 def _image(region: str, entry: Mapping[str, Any]) -> FleetImage:
     disks = [mapping["Ebs"] for mapping in entry.get("BlockDeviceMappings", ()) if "Ebs" in mapping]
-    state = entry["State"]
     return FleetImage(
         id=entry["ImageId"],
         region=region,
         name=entry.get("Name", ""),
         created=str(entry.get("CreationDate", "")),
         gib=sum(disk.get("VolumeSize", 0) for disk in disks),
-        state=ImageState(state) if state in tuple(ImageState) else ImageState.FAILED,
+        state=entry["State"],
         tags=tags_of(entry),
         snapshots=tuple(disk["SnapshotId"] for disk in disks if "SnapshotId" in disk),
         protected=entry.get("DeregistrationProtection", "disabled") != "disabled",

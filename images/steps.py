@@ -105,11 +105,14 @@ LIMIT = 45 * 60.0
 
 
 class ImageState(StrEnum):
-    """EC2's states of an image that a bake distinguishes; all others are a failure."""
+    """EC2's states of an image that a bake distinguishes; others, such as `disabled`, are an operator's decision."""
 
     PENDING = "pending"
+    TRANSIENT = "transient"
     AVAILABLE = "available"
     FAILED = "failed"
+    INVALID = "invalid"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class Image:
     """The image of a recipe in one region: `finished` after its bake or copy, `withdrawn` by a rollback."""
 
     id: str
-    state: ImageState
+    state: str
     finished: bool = False
     withdrawn: bool = False
 
@@ -287,27 +290,34 @@ def next_steps(recipe: Recipe, home: str, regions: tuple[str, ...], now: Observa
     A withdrawn image is neither baked nor published again: its recipe gives the same image.
     """
     image = now.images.get(home)
-    if image is None or not image.finished:
-        return (_home_step(recipe, home, now, image),)
+    if image is None:
+        return (_launch_step(recipe, now),)
+    if step := _unfinished(home, image, "EC2 creates the image"):
+        return (step,)
     steps = [*_removals(now)]
     if not image.withdrawn:
         steps += _spread(image.id, regions, now)
     return tuple(steps)
 
 
-def _home_step(recipe: Recipe, home: str, now: Observation, image: Image | None) -> Step:
-    """Return the next step towards the image in the home region."""
-    if image:
-        match image.state:
-            case ImageState.PENDING:
-                return Wait("EC2 creates the image")
-            case ImageState.FAILED:
-                return Discard(home, image.id)
-            case _:
-                return Finish(home, image.id)
+def _launch_step(recipe: Recipe, now: Observation) -> Step:
+    """Return the next step towards an image in the home region."""
     if now.instance is None or now.instance.is_ending:
         return Launch(now.group) if now.group else CreateGroup()
     return _instance_step(recipe, now, now.instance)
+
+
+def _unfinished(region: str, image: Image, waiting: str) -> Step | None:
+    """Return the next step for an image that cannot be used yet; an image that EC2 has made is never discarded."""
+    match image.state:
+        case ImageState.AVAILABLE:
+            return None if image.finished else Finish(region, image.id)
+        case ImageState.PENDING | ImageState.TRANSIENT:
+            return Wait(waiting)
+        case ImageState.FAILED | ImageState.INVALID | ImageState.ERROR if not image.finished:
+            return Discard(region, image.id)
+        case state:
+            return Fail(f"{image.id} in {region} is {state}", "enable or deregister it in EC2, then bake again")
 
 
 def _instance_step(recipe: Recipe, now: Observation, instance: Instance) -> Step:
@@ -357,12 +367,6 @@ def _region_step(region: str, source: str, now: Observation) -> Step | None:
     image = now.images.get(region)
     if image is None:
         return Copy(region, source)
-    if image.finished:
-        return None if now.parameters.get(region) == image.id else Publish(region, image.id)
-    match image.state:
-        case ImageState.PENDING:
-            return Wait(f"EC2 copies the image to {region}")
-        case ImageState.FAILED:
-            return Discard(region, image.id)
-        case _:
-            return Finish(region, image.id)
+    if step := _unfinished(region, image, f"EC2 copies the image to {region}"):
+        return step
+    return None if now.parameters.get(region) == image.id else Publish(region, image.id)

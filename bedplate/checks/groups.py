@@ -31,8 +31,8 @@ def check_known_type(catalog: Catalog, key: str, type_name: str) -> Iterator[Fau
         # Comparing with all of a thousand types takes long, and the first letter is rarely wrong.
         family = [name for name in catalog.types if name.startswith(f"{type_name.partition('.')[0]}.")]
         near = nearest(type_name, family or [name for name in catalog.types if name[0] == type_name[0]])
-        fix = f"write {near} ({hardware(catalog.types[near])})" if near else ""
-        yield fault(UNKNOWN_INSTANCE_TYPE, key, f"EC2 has no instance type {type_name}", fix)
+        fix = f"write {near} ({hardware(catalog.types[near])}); for a new type: {_REFRESH}" if near else ""
+        yield fault(UNKNOWN_INSTANCE_TYPE, key, f"the catalog has no instance type {type_name}", fix)
 
 
 def hardware(facts: InstanceFacts) -> str:
@@ -121,10 +121,10 @@ def _check_same_hardware(key: str, facts: InstanceFacts, first: InstanceFacts, g
 def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group: Group) -> Iterator[Fault]:
     if group.fabric and not facts.efa:
         yield fault(TYPE_WITHOUT_EFA, key, f"{facts.name} has no EFA", _size_with_efa(catalog, facts))
-    if _has_other_accelerators(facts):
-        yield fault(NOT_NVIDIA, key, f"{facts.name} has accelerators of another vendor than NVIDIA")
-        if group.use.is_worker:
-            yield fault(NO_DEVICE_PLUGIN, key, f"no add-on makes the accelerators of {facts.name} known to Kubernetes")
+    if _has_other_accelerators(facts) and group.use.is_worker:
+        yield fault(NO_DEVICE_PLUGIN, key, f"no add-on makes the accelerators of {facts.name} known to Kubernetes")
+    elif _has_other_accelerators(facts):
+        yield fault(NOT_NVIDIA, key, f"no role installs a driver for the accelerators of {facts.name}")
     if facts.gpu and not facts.gpu.count:
         fix = _smallest_whole_gpu(catalog, facts.gpu)
         yield fault(PART_OF_A_GPU, key, f"{facts.name} has a part of a GPU, which needs NVIDIA's GRID driver", fix)
@@ -273,14 +273,15 @@ def tag_count(fleet: str, pool: PoolPlan, catalog: Catalog) -> int:
     return NODE_TAGS + len(from_zero_tags(fleet, pool_registration(pool, catalog)))
 
 
+_REFRESH = "run `bedplate catalog refresh`"
 _EBS = "Amazon EBS user guide, General Purpose SSD volumes"
 
 CHECKS = (check_groups, check_types, check_volumes, check_labels, check_tags, check_limits)
 _rule = partial(Rule, section="groups")
 UNKNOWN_INSTANCE_TYPE = _rule(
     "E301",
-    "The catalog has no such instance type.",
-    "write an EC2 instance type",
+    "The catalog has no such instance type; AWS may have it since the last refresh.",
+    f"write an EC2 instance type; for a new type: {_REFRESH}",
     "EC2 DescribeInstanceTypes",
     allowable=True,
 )
@@ -295,15 +296,16 @@ TYPE_WITHOUT_EFA = _rule(
 DUPLICATE_TYPE = _rule("E313", "A second entry has no effect.", "delete one of the two")
 EMPTY_GROUP = _rule("W316", "A group with a maximum of 0 has no effect.", "raise max, or delete the group")
 NOT_NVIDIA = _rule(
-    "W317",
-    "The image has only NVIDIA's driver, so other accelerators cannot be used.",
-    "write a type with NVIDIA GPUs",
+    "E317",
+    "Machines get NVIDIA's driver only, so nobody can use other accelerators, which cost money.",
+    "write a type with NVIDIA GPUs, or install the vendor's driver yourself and allow this",
     "EC2 DescribeInstanceTypes",
+    allowable=True,
 )
 NO_DEVICE_PLUGIN = _rule(
     "E645",
     "Without a device plugin, pods that ask for these accelerators wait forever, on machines that cost money.",
-    "write a type with NVIDIA GPUs, or install the vendor's plugin and allow this",
+    "write a type with NVIDIA GPUs, or install the vendor's driver and plugin and allow this",
     allowable=True,
 )
 PART_OF_A_GPU = _rule(

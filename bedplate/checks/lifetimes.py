@@ -5,11 +5,10 @@ from datetime import date, timedelta
 from functools import partial
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.diagnostics import Context
 from bedplate.checks.groups import has_gpus
 from bedplate.errors import edits, nearest
-from bedplate.plan.pools import share_of_week
+from bedplate.plan import FleetPlan, bill
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.groups import Group, Schedule
 from bedplate.spec.text import PERMANENT
@@ -105,41 +104,25 @@ def _check_schedule(context: Context, key: str, schedule: Schedule) -> Iterator[
 HOURS_OF_DELAY = 24
 
 
-def check_budget(context: Context) -> Iterator[Fault]:
-    """Yield faults of a budget below the cost of all minimums, or that all maximums spend before AWS shows it."""
-    if context.fleet.budget is None:
-        return
-    monthly, key = context.fleet.budget.monthly, "budget.monthly"
-    least = sum(usd for _, usd in _minimum_costs(context)) * HOURS_OF_MONTH
-    most = sum(_maximum_costs(context))
-    if least > monthly:
-        name, _ = max(_minimum_costs(context), key=lambda cost: (cost[1], cost[0]))
-        message = f"the minimum number of machines costs {least:,.0f} USD per month; the budget is {monthly:,}"
-        yield fault(
-            BUDGET_BELOW_MINIMUM, key, message, f"write monthly: {_rounded(least)}, or lower the minimum of {name}"
-        )
-    elif most * HOURS_OF_DELAY > monthly:
-        message = (
-            f"all groups at their maximum cost {most:,.0f} USD per hour: the whole budget in {monthly / most:,.0f} h"
-        )
-        yield fault(BUDGET_SPENT_IN_A_DAY, key, message)
+def check_budget(plan: FleetPlan) -> Iterator[Fault]:
+    """Yield a fault of a budget below the bill of the minimum: of machines, and of all that is billed without them."""
+    costs = bill(plan, plan.catalog)
+    month = costs.hourly.monthly.min
+    if plan.budget and month > plan.budget.monthly:
+        message = f"the minimum costs {month:,.0f} USD per month; the budget is {plan.budget.monthly:,}"
+        least = max(costs.groups, key=lambda name: costs.groups[name].min, default="")
+        other = f", or lower the minimum of {least}" if least and costs.groups[least].min else ""
+        yield fault(BUDGET_BELOW_MINIMUM, "budget.monthly", message, f"write monthly: {_rounded(month)}{other}")
 
 
-def _minimum_costs(context: Context) -> Iterator[tuple[str, float]]:
-    """Yield the mean hourly cost of each group's minimum and of the control plane, with the cheapest type."""
-    catalog, cluster = context.catalog, context.fleet.kubernetes
-    for name, group in context.fleet.groups.items():
-        mean_count = group.nodes.min * share_of_week(group.schedule)
-        yield name, mean_count * min(_prices(catalog, group.types), default=0.0)
-    if cluster:
-        plane = cluster.control_plane
-        yield "the control plane", plane.count * min(_prices(catalog, (plane.type,)), default=0.0)
-
-
-def _maximum_costs(context: Context) -> Iterator[float]:
-    """Yield the hourly cost of each group's maximum, with the most expensive type."""
-    for group in context.fleet.groups.values():
-        yield group.nodes.max * max(_prices(context.catalog, group.types), default=0.0)
+def check_spending(context: Context) -> Iterator[Fault]:
+    """Yield a fault of a budget that all maximums spend before AWS shows it."""
+    groups, budget = context.fleet.groups.values(), context.fleet.budget
+    most = sum(group.nodes.max * max(_prices(context.catalog, group.types), default=0.0) for group in groups)
+    if budget and most * HOURS_OF_DELAY > budget.monthly:
+        hours = budget.monthly / most
+        message = f"all groups at their maximum cost {most:,.0f} USD per hour: the whole budget in {hours:,.0f} h"
+        yield fault(BUDGET_SPENT_IN_A_DAY, "budget.monthly", message)
 
 
 def _prices(catalog: Catalog, types: Iterable[str]) -> list[float]:
@@ -153,7 +136,7 @@ def _rounded(usd: float) -> int:
 
 _SCHEDULES = "EC2 Auto Scaling PutScheduledUpdateGroupAction"
 
-CHECKS = (check_lifetimes, check_budget, check_keys)
+CHECKS = (check_lifetimes, check_spending, check_keys)
 _group_rule = partial(Rule, section="groups")
 IN_THE_PAST = _group_rule(
     "E329",
@@ -180,10 +163,11 @@ UNKNOWN_TIME_ZONE = _group_rule(
 _budget_rule = partial(Rule, section="budget")
 BUDGET_BELOW_MINIMUM = _budget_rule(
     "E801",
-    "The minimum of every group runs all the time, or in the hours of its schedule, at list price.",
+    "The minimum runs all the time or by a schedule, with gateways, addresses and volumes, at list price.",
     "raise monthly, or lower the minimums",
     "AWS price list",
     allowable=True,
+    late=True,
 )
 BUDGET_SPENT_IN_A_DAY = _budget_rule(
     "W802",

@@ -15,7 +15,7 @@ from bedplate.checks.diagnostics import Context, Declared
 from bedplate.checks.examples import EXAMPLE_VALUE, OFFERS_OF_OTHER_ACCOUNT, UNVERIFIED_CHECKSUM, live_faults
 from bedplate.checks.exceptions import without_allowed
 from bedplate.checks.images import check_images
-from bedplate.checks.lifetimes import IN_THE_PAST
+from bedplate.checks.lifetimes import IN_THE_PAST, check_budget
 from bedplate.checks.people import SECRET, Secret, secrets_in
 from bedplate.checks.storage import check_policies
 from bedplate.errors import InputError
@@ -284,7 +284,12 @@ def _concerns(fault: Fault, reading: Reading, part: str) -> bool:
 
 def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan) -> tuple[Fault, ...]:
     """Return the faults of a plan that the file does not allow, one per key, in the order of the file."""
-    plan_faults = (*check_images(plan, plan.catalog), *check_members(plan, plan.catalog), *check_policies(plan))
+    plan_faults = (
+        *check_images(plan, plan.catalog),
+        *check_members(plan, plan.catalog),
+        *check_policies(plan),
+        *check_budget(plan),
+    )
     faults = {fault.key: fault for fault in plan_faults if fault.code not in fleet.allow}
     return in_order(map(reading.placed, faults.values()))
 

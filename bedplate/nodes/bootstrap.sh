@@ -22,8 +22,8 @@ fail() {
   exit 1
 }
 
-# Wait longer each time, with a random part.
-rest() { sleep "$((PAUSE * $1)).$RANDOM"; }
+# Wait longer each time, from half to one and a half of the pause: machines that start together must not meet again.
+rest() { sleep "$((PAUSE * $1 / 2 + RANDOM % (PAUSE * $1 + 1))).$RANDOM"; }
 
 # attempt WHAT COMMAND...: a command that may fail for a while; WHAT is the reason if it never succeeds.
 attempt() {
@@ -56,17 +56,23 @@ json_value() { grep -o "\"$1\" *: *\"[^\"]*\"" <<<"$2" | sed 's/.*: *"\(.*\)"/\1
 
 # signed SERVICE REGION HOST PATH [OPTION...]: one call with the credentials of the node, not passed as arguments.
 signed() {
-  local service=$1 where=$2 host=$3 path=$4 role keys reply status=0
+  local service=$1 where=$2 host=$3 path=$4 role keys reply status turn
   shift 4
   role=$(metadata iam/security-credentials/) && keys=$(metadata "iam/security-credentials/$role") || return
-  reply=$(
-    curl --silent --show-error --fail-with-body --max-time 60 --retry 5 --retry-connrefused --config - "$@" \
-      "${AWS_ENDPOINT_URL:-https://$host}$path" <<END
+  for turn in {1..5}; do
+    status=0
+    reply=$(
+      curl --silent --show-error --fail-with-body --max-time 60 --retry 5 --retry-connrefused --config - "$@" \
+        "${AWS_ENDPOINT_URL:-https://$host}$path" <<END
 user = "$(json_value AccessKeyId "$keys"):$(json_value SecretAccessKey "$keys")"
 header = "X-Amz-Security-Token: $(json_value Token "$keys")"
 aws-sigv4 = "aws:amz:$where:$service"
 END
-  ) || status=$?
+    ) || status=$?
+    # Route 53 and SSM throttle with status 400, which curl does not repeat.
+    [[ $status != 0 && $reply == *Throttling* ]] || break
+    rest "$turn"
+  done
   ((status == 0)) || say "$service: $reply"
   printf '%s' "$reply"
   return "$status"
@@ -244,17 +250,18 @@ existing() {
   (($# == 0)) || query ec2 2016-11-15 DescribeInstances "${fields[@]}" | tr '<' '\n' | sed -n 's|^instanceId>||p'
 }
 
-# Print our number if we have one, else the lowest without an existing owner.
-lowest_free() {
-  local number there
+# Print our number if we have one, else the lowest without an existing owner; after a conflict any of these.
+free_number() {
+  local number there free=()
   for number in "${!owner[@]}"; do [[ ${owner[$number]} != "$instance" ]] || { echo "$number" && return; }; done
   # Without the list of instances, take no name.
   there=" $(existing_owners | tr '\n' ' ')" || fail "cannot list the instances that own names"
   for ((number = 1; number <= HIGHEST; number++)); do
     # Records without an owner are not from a node.
     [[ -n ${deletions[$number]-} && -z ${owner[$number]-} ]] && continue
-    [[ -n ${owner[$number]-} && $there == *" ${owner[$number]} "* ]] || { echo "$number" && return; }
+    [[ -n ${owner[$number]-} && $there == *" ${owner[$number]} "* ]] || free+=("$number")
   done
+  ((${#free[@]} == 0)) || echo "${free[$1 == 1 ? 0 : RANDOM % ${#free[@]}]}"
 }
 
 # In batches of 100: a filter takes 200 values.
@@ -296,7 +303,7 @@ claim_name() {
   key=$(host_key)
   for ((try = 1; try <= TRIES; try++)); do
     if zone=$(parameter zone) && read_names; then
-      number=$(lowest_free)
+      number=$(free_number "$try")
       if [[ -z $number ]]; then
         reason="all $HIGHEST names of $LABEL in $DOMAIN belong to existing machines"
         say "$reason"

@@ -50,6 +50,7 @@ from bedplate.plan.stacks import (
 )
 from bedplate.report import deploy as report
 from bedplate.report.columns import counted
+from bedplate.report.cost import unmet_needs
 from bedplate.report.diagnostics import tally
 from bedplate.report.plan import unrecorded
 from bedplate.report.updates import diff_lines
@@ -219,7 +220,7 @@ def _deploy_stacks(operator: Operator, names: Sequence[str]) -> int:
     if not (is_changed or session.new_parts() or session.parts(Operation.DESTROY)):
         operator.show(["no change"])
         return 0
-    _warn_of_quotas(operator, session)
+    confirm_quotas(operator, session.plan, session.account)
     check_volume_keys(session.account, session.plan)
     roles = _missing_roles(operator, session)
     terminations = _terminations(session, previews)
@@ -397,12 +398,15 @@ def _missing_roles(operator: Operator, session: Session) -> dict[str, str]:
     return {role: roles[role] for role in missing}
 
 
-def _warn_of_quotas(operator: Operator, session: Session) -> None:
-    needs = quota_needs(session.plan, session.plan.catalog)
-    answers = read_quotas(session.account, needs)
+def confirm_quotas(operator: Operator, plan: FleetPlan, account: AwsClient) -> None:
+    """Report quotas that are too small, and ask before a deployment whose machines cannot start."""
+    needs = quota_needs(plan, plan.catalog)
+    answers = read_quotas(account, needs)
     granted = {key: value for by_code in answers.successes.values() for key, value in by_code.items()}
     operator.notify(report.quota_warning_lines(needs, granted))
     operator.notify(f"warning: quotas unknown: {line}" for line in failure_lines(answers.failures))
+    if names := {f"{need.quota.name} in {need.region}" for need in unmet_needs(needs, granted)}:
+        operator.confirm(f"too small for the minimum: {', '.join(sorted(names))}: machines cannot start; deploy?")
 
 
 def _recorded(operator: Operator, session: Session) -> FleetPlan:

@@ -1,8 +1,8 @@
 """Pools: one Auto Scaling group each, with its schedule, network interfaces, instance requirements and names."""
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
@@ -150,7 +150,7 @@ class ScheduledAction:
 
 def scheduled_actions(pool: PoolPlan) -> tuple[ScheduledAction, ...]:
     """Return the scheduled actions of a pool, daily ones first; these stop when the pool is emptied for good."""
-    final = tuple(_final_actions(pool))
+    final = tuple(_at_own_times(_final_actions(pool), pool.group_spec.schedule))
     until = min((action.at for action in final if action.at is not None), default=None)
     schedule = pool.group_spec.schedule
     return (*(_daily_actions(pool, schedule, until) if schedule else ()), *final)
@@ -172,6 +172,18 @@ def _final_actions(pool: PoolPlan) -> Iterator[ScheduledAction]:
     if expires is not None and expires != PERMANENT:
         midnight = datetime.combine(date.fromisoformat(expires), time(), UTC)
         yield ScheduledAction("expire", _EMPTY, at=midnight + timedelta(days=1))
+
+
+def _at_own_times(actions: Iterable[ScheduledAction], schedule: Schedule | None) -> Iterator[ScheduledAction]:
+    """Yield one-time actions, earlier by minutes where another action of the group has their time: AWS refuses it."""
+    zone, taken = ZoneInfo(schedule.zone if schedule else "UTC"), set[datetime]()
+    clocks = (schedule.start, schedule.stop) if schedule else ()
+    for action in actions:
+        at = action.at
+        while at and (at in taken or at.astimezone(zone).strftime("%H:%M") in clocks):
+            at -= timedelta(minutes=1)
+        taken.update([at] if at else ())
+        yield replace(action, at=at)
 
 
 def _lead(pool: PoolPlan) -> timedelta:

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -182,6 +183,33 @@ def test_scheduled_actions_are_separate_for_each_group(world: World) -> None:
     assert kind.read(world.aws, same, other)["maxSize"] == 5
     with pytest.raises(ResourceError, match="The scheduled action"):
         kind.read(world.aws, name, inputs)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_refused"),
+    [
+        ({"recurrence": "0 20 * * *"}, {"recurrence": "0 20 * * *"}, True),
+        ({"recurrence": "0 20 * * *"}, {"recurrence": "0 20 * * *", "timeZone": "Europe/Zurich"}, False),
+        ({"recurrence": "0 1 * * *", "timeZone": "Europe/Zurich"}, {"startTime": "2099-01-01T00:00:00Z"}, True),
+        ({"startTime": "2099-01-01T00:00:00Z"}, {"recurrence": "0 0 * * 1"}, True),
+        ({"startTime": "2099-01-01T00:00:00Z"}, {"startTime": "2099-01-01T00:00:00Z"}, True),
+        ({"startTime": "2099-01-01T00:00:00Z"}, {"startTime": "2099-01-02T00:00:00Z"}, False),
+    ],
+)
+def test_the_actions_of_a_group_have_times_of_their_own(
+    first: dict[str, str], second: dict[str, str], world: World, *, is_refused: bool
+) -> None:
+    """AWS refuses a second action at the same time, which moto accepts."""
+    kind = KINDS[_SCHEDULE]
+    valid = {
+        key: value for key, value in _valid_inputs(_SCHEDULE, world).items() if key not in ("recurrence", "timeZone")
+    }
+    valid.pop("startTime", None)
+    valid.pop("endTime", None)
+    kind.create(world.aws, {**valid, **first})
+
+    with pytest.raises(ResourceError, match="has the same time") if is_refused else nullcontext():
+        kind.create(world.aws, {**valid, **second, "scheduledActionName": "second"})
 
 
 def test_a_recurring_action_cannot_be_updated_after_its_first_run(

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "E510",
     "E517",
     "E518",
+    "E801",
     "W644",
 }
 # `make fuzz` draws 10,000 of each kind, a normal run a few hundred.

@@ -307,3 +307,18 @@ def test_three_fleet_files_have_no_difference(capsys: pytest.CaptureFixture[str]
     assert run(["diff", "a", "b", "--fleet", "c"]) == 2
 
     assert "bedplate diff OLD NEW" in capsys.readouterr().err
+
+
+def test_the_fix_of_a_small_budget_is_large_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` counts what `cost` counts: machines, disks, and all that is billed without machines."""
+    file = tmp_path / "fleet.yaml"
+    text = (EXAMPLES / "lab.yaml").read_text(encoding="utf-8") + "budget: {monthly: 100, email: ada@lab.example}\n"
+    file.write_text(text, encoding="utf-8")
+    assert run(["check", str(file)]) == 2
+    (proposed,) = re.findall(r"fix: write monthly: (\d+)", capsys.readouterr().out)
+    file.write_text(text.replace("monthly: 100", f"monthly: {proposed}"), encoding="utf-8")
+
+    assert run(["cost", str(file)]) == 0
+
+    (share,) = re.findall(r"the minimum uses (\d+) %", capsys.readouterr().out)
+    assert 90 < int(share) <= 100

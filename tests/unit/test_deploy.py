@@ -19,6 +19,7 @@ import boto3
 import pytest
 from pulumi.automation.events import EngineEvent
 
+from bedplate.account.client import AwsClient, RegionResults
 from bedplate.catalog.tables import QuotaFacts
 from bedplate.cli import run
 from bedplate.cli.options import Terminal
@@ -34,7 +35,7 @@ from tests.conftest import DATA
 from tests.testlab.engine.command import simulated_account
 from tests.testlab.engine.folder import HISTORY, REPLAY, edited, make_folder, resources
 from tests.testlab.fakes.reports import Recorder
-from tests.testlab.rehearsal.programs import EXAMPLES
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm", "g6.xlarge": "m7i.xlarge"}
 # Answers to the questions about the program, then those in the files beside it.
@@ -620,6 +621,25 @@ def test_credentials_of_another_account_are_refused_first(trio: Path, capsys: py
     assert capsys.readouterr().err.count("error") == 1
     assert not (trio / "fleet.lock").exists()
     assert not (trio / "calls").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "question"), [(0.0, "on-demand G and VT vCPUs in us-west-2: machines cannot start"), (2.0, "")]
+)
+def test_a_group_that_cannot_start_is_asked_about(value: float, question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a quota below the minimum, `up` would wait for machines that cannot come."""
+    plan = plan_of(EXAMPLES / "minimal.yaml")
+
+    def read(_account: object, needs: tuple[QuotaNeed, ...]) -> RegionResults[dict[tuple[str, str], float]]:
+        granted = {(need.region, need.quota.code): value * need.least for need in needs if need.quota.market}
+        return RegionResults({"us-west-2": granted}, {})
+
+    monkeypatch.setattr(deploy, "read_quotas", read)
+    account = cast("AwsClient", None)
+    deploy.confirm_quotas(Recorder(EXAMPLES / "minimal.yaml", yes=True), plan, account)
+
+    with pytest.raises(InputError, match=f"too small for the minimum: {question}") if question else nullcontext():
+        deploy.confirm_quotas(Recorder(EXAMPLES / "minimal.yaml"), plan, account)
 
 
 def test_each_quota_that_is_too_small_is_a_warning() -> None:

@@ -120,6 +120,8 @@ def test_the_instance_runs_only_the_install_stage(tmp_path: Path) -> None:
         (replace(FRESH, images={HOME: PENDING}), Wait("EC2 creates the image")),
         (replace(FRESH, images={HOME: FAILED}), steps.Discard(HOME, "i")),
         (replace(FRESH, images={HOME: AVAILABLE}), steps.Finish(HOME, "i")),
+        (replace(FRESH, images={HOME: Image("i", "transient")}), Wait("EC2 creates the image")),
+        (replace(FRESH, images={HOME: Image("i", "invalid")}), steps.Discard(HOME, "i")),
     ],
 )
 def test_one_step_at_a_time_leads_to_the_image(now: Observation, step: steps.Step) -> None:
@@ -141,6 +143,28 @@ def test_an_instance_that_failed_becomes_no_image(instance: Instance, status: St
     (step,) = next_steps(RECIPE, HOME, (HOME,), replace(FRESH, instance=instance, status=status))
     assert isinstance(step, Fail)
     assert step.reason.startswith(reason)
+
+
+@pytest.mark.parametrize("region", [HOME, AWAY])
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("state", ["disabled", "deregistered", "a state that EC2 has since last year"])
+def test_an_image_that_an_operator_has_taken_out_of_use_is_not_deleted(
+    state: str, region: str, *, finished: bool
+) -> None:
+    """It is neither removed nor published: only an image that EC2 could not make is discarded."""
+    images = {HOME: DONE, AWAY: DONE, region: Image("ami-2", state, finished=finished)}
+
+    todo = next_steps(RECIPE, HOME, (HOME, AWAY), replace(FRESH, images=images, parameters={HOME: "i", AWAY: "i"}))
+
+    assert Fail(f"ami-2 in {region} is {state}", "enable or deregister it in EC2, then bake again") in todo
+    assert not [step for step in todo if isinstance(step, steps.Discard | steps.Publish | steps.Copy)]
+
+
+def test_a_finished_image_is_never_discarded() -> None:
+    """Machines may use it, whatever EC2 says about it now."""
+    (step,) = next_steps(RECIPE, HOME, (HOME,), replace(FRESH, images={HOME: replace(DONE, state="failed")}))
+
+    assert isinstance(step, Fail)
 
 
 def test_regions_are_copied_at_the_same_time_as_the_instance_ends() -> None:

@@ -318,6 +318,32 @@ def test_the_next_stop_is_that_of_the_schedule_or_the_expiry(now: datetime, stop
     assert next_stop(pool(expires="2026-03-31", schedule=hours), now) == stop
 
 
+@pytest.mark.parametrize(
+    ("stop", "zone", "expired"),
+    [
+        ("00:00", "UTC", "2099-12-31T23:59"),
+        ("01:00", "Europe/Zurich", "2099-12-31T23:59"),
+        ("00:00", "Europe/Zurich", "2100-01-01T00:00"),
+    ],
+)
+def test_two_actions_of_a_group_never_have_the_same_time(stop: str, zone: str, expired: str) -> None:
+    """AWS refuses the second one; a machine may end a minute earlier, not later."""
+    hours = {"start": "07:00", "stop": stop, "zone": zone}
+
+    *_, expire = scheduled_actions(pool(expires="2099-12-31", schedule=hours))
+
+    assert expire.at == datetime.fromisoformat(f"{expired}+00:00")
+
+
+def test_a_block_and_an_expiry_end_at_different_times() -> None:
+    """A block whose machines end at midnight, when the group expires."""
+    block = with_rung(pool(expires="2099-03-01"), ends=datetime(2099, 3, 2, 1, 0, tzinfo=UTC).isoformat())
+
+    times = [action.at for action in scheduled_actions(block)]
+
+    assert len({*times}) == len(times) == 2
+
+
 def test_the_earliest_end_stops_the_schedule() -> None:
     """No machine is started after the block's end or the expiry."""
     plain = pool(expires="2099-12-31", schedule={"start": "07:00", "stop": "20:00"})

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.calls import aws_names, call_with, deletes, existing
@@ -182,6 +182,7 @@ def _put_schedule(aws: Aws, old: Props, new: Props) -> None:
     # AWS checks times only in the call: an action that has run is not put again.
     for key in ("startTime", "endTime"):
         _refuse_past(key, new.get(key), datetime.now(UTC))
+    _refuse_same_time(aws, new)
     sizes = {key: _size(new.get(key), old.get(key)) for key in _SIZES}
     parameters = {key: value for key, value in {**new, **sizes}.items() if value != _UNCHANGED}
     call_with(aws, ("autoscaling", "put_scheduled_update_group_action"), parameters)
@@ -192,6 +193,30 @@ def _refuse_past(key: str, value: str | None, now: datetime) -> None:
     if time is not None and time <= now:
         bound = "start" if key == "startTime" else "end"
         raise ResourceError("ValidationError", f"Given {bound} time is in the past: {value}", key=key)
+
+
+def _refuse_same_time(aws: Aws, new: Props) -> None:
+    """Raise ResourceError if another action of the group has the same time, which must be unique."""
+    group, name = new["autoscalingGroupName"], new["scheduledActionName"]
+    own = {
+        "StartTime": _parse_time(new["startTime"]),
+        "Recurrence": new.get("recurrence"),
+        "TimeZone": new.get("timeZone"),
+    }
+    reply = aws.call("autoscaling", "describe_scheduled_actions", AutoScalingGroupName=group)
+    for other in reply["ScheduledUpdateGroupActions"]:
+        if other["ScheduledActionName"] != name and (_falls_on(own, other) or _falls_on(other, own)):
+            raise ResourceError("ValidationError", f"{other['ScheduledActionName']} has the same time", key="startTime")
+
+
+def _falls_on(action: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether an action has the time of a recurring one, on any day, or both run once at the same time."""
+    if not other.get("Recurrence"):
+        return not action.get("Recurrence") and bool(action["StartTime"] == other["StartTime"])
+    if action.get("Recurrence"):
+        return all(action.get(key) == other.get(key) for key in ("Recurrence", "TimeZone"))
+    local = action["StartTime"].astimezone(ZoneInfo(other.get("TimeZone") or "UTC"))
+    return bool([str(local.minute), str(local.hour)] == other["Recurrence"].split()[:2])
 
 
 def _size(size: int | None, previous: int | None) -> int:

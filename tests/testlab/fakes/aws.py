@@ -154,6 +154,8 @@ class AwsEndpoint:
     requests: list[dict[str, str]] = field(default_factory=list)
     deaf: set[str] = field(default_factory=set)
     """Actions that return an error."""
+    throttled: int = 0
+    """How many of the next calls Route 53 throttles."""
     done: Callable[[str], None] = lambda _action: None
     """Called after each successful action."""
     console: str = ""
@@ -181,6 +183,9 @@ class AwsEndpoint:
         if action == "GetConsoleOutput":
             output = b64encode(self.console.encode()).decode()
             return 200, f"<GetConsoleOutputResponse><output>{output}</output></GetConsoleOutputResponse>".encode()
+        if host.startswith("route53") and self.throttled:
+            self.throttled -= 1
+            return 400, _REFUSED.format(code="Throttling", message="Rate exceeded").encode()
         if host.startswith("route53") and method == "POST" and (message := self._batch_error(path, body)):
             return 400, _REFUSED.format(code="InvalidChangeBatch", message=message).encode()
         name = "route53" if host.startswith("route53") else host
