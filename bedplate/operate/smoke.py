@@ -26,7 +26,6 @@ from bedplate.account.client import AwsClient, open_client
 from bedplate.account.session import find_instance
 from bedplate.account.smoke import KEPT, kind_and_name, remove, role_keys, tagged
 from bedplate.capacity.observation import NOT_READY, Activity
-from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, PartialError, ViolationError, error_lines
 from bedplate.files import write_whole
 from bedplate.folder.example import EXAMPLES
@@ -297,7 +296,8 @@ STEPS: Mapping[str, Callable[[Run, str], None]] = MappingProxyType(
 
 def show_plan(operator: Operator, minutes: int) -> Result:
     """Return the stages with their length, price and condition, the price of the fleet, and the limit of time."""
-    hourly = bill(plan_of(replace(operator, fleet=EXAMPLES / "smoke.yaml")), load_catalog()).hourly.min
+    plan = plan_of(replace(operator, fleet=EXAMPLES / "smoke.yaml"))
+    hourly = bill(plan, plan.catalog).hourly.min
     rows = [(f"{s.number:>2}", s.title, f"{s.minutes} min", f"{s.usd:.2f} USD", s.passes) for s in STAGES]
     price = f"the fleet costs {hourly:.2f} USD an hour at its minimum; it is destroyed after {minutes} minutes at most"
     return Result((*aligned(rows, right=(2, 3)), price))
