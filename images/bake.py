@@ -279,6 +279,7 @@ class Bake:
     def _tags(self, *kinds: str) -> dict[str, Any]:
         """Return the tags of new objects: `sweep` finds what a killed bake leaves by the tags of the creating call."""
         tags = {
+            **self.plan.tags,
             FLEET: self.plan.name,
             "owner": self.plan.owner,
             BAKE: self.recipe.name,

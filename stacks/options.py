@@ -59,8 +59,8 @@ EXPIRES = "expires"
 
 
 def stack_tags(plan: FleetPlan, part: str) -> dict[str, str]:
-    """Return the default tags of all resources in a stack."""
-    return {FLEET: plan.name, STACK: stack_name(plan, part), OWNER: plan.owner}
+    """Return the default tags of all resources in a stack: those of the file and of bedplate."""
+    return {**plan.tags, FLEET: plan.name, STACK: stack_name(plan, part), OWNER: plan.owner}
 
 
 def tag_with_resource_name(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:

@@ -263,6 +263,7 @@ def check_tags(context: Context) -> Iterator[Fault]:
                 message = f"{label} has {len(label)} characters; an AWS tag allows {LONGEST_KEY - len(LABEL)}"
                 yield fault(TOO_MANY_TAGS, place, message)
         count = max((tag_count(context.fleet.name, pool, context.catalog) for pool in pools), default=0)
+        count += len(context.fleet.tags)
         if count > MOST_TAGS:
             place = f"{key}.labels" if group.labels else f"{key}.taints"
             yield fault(TOO_MANY_TAGS, place, f"the group's pools would have {count} tags; AWS allows {MOST_TAGS}")
@@ -348,7 +349,7 @@ CEILING_BELOW_A_MACHINE = _rule("E359", "No machine could start.", "raise max_co
 TOO_MANY_TAGS = _rule(
     "E339",
     "Labels and taints are also tags of Auto Scaling groups, for scaling from zero.",
-    "shorten or delete some labels or taints",
+    "shorten or delete some labels, taints or tags",
     "AWS tag naming limits; EC2 Auto Scaling quotas",
 )
 DUPLICATE_TAINT = _rule(

@@ -338,6 +338,8 @@ class FleetPlan:
     accounts: Accounts = NO_ACCOUNTS
     site_tunnels: tuple[SiteTunnelPlan, ...] = ()
     """The tunnels between sites; AWS has no end of them."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """The tags of the file for every resource."""
     tunnel_auth: TunnelAuth = TunnelAuth.PSK
     """How the fleet's gateways authenticate to each other."""
     views: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -204,6 +204,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         name=fleet.name,
         account=fleet.account,
         owner=fleet.owner,
+        tags=fleet.tags,
         domain=fleet.domain,
         supernet=fleet.network.supernet,
         interconnect=fleet.network.interconnect,

@@ -47,10 +47,15 @@ from bedplate.spec.text import (
     Slug,
     SoftwareName,
     SshKey,
+    TagKey,
+    TagValue,
     UserName,
 )
 
 OTHER_FORMAT = Rule("E601", "Keys can mean something else in another format.", "write `version: 1`")
+
+# AWS allows 50 tags for each resource; bedplate's own machines and images have up to 15.
+MOST_TAGS = 35
 
 _ACCOUNTS = "accounts: existing nodes at their next apply, new cloud nodes at boot"
 
@@ -317,6 +322,15 @@ class Fleet(Spec):
         json_schema_extra=on_edit(
             free("the driver, DCGM and the EFA software of machines, at their next apply", *EVERY)
         ),
+    )
+    tags: Table[TagKey, TagValue] = Field(
+        default_factory=dict,
+        validate_default=True,
+        max_length=MOST_TAGS,
+        title="Tags",
+        examples=[{"cost-center": "vision"}],
+        description="Tags of every resource, machine and volume, in addition to bedplate's own.",
+        json_schema_extra=on_edit(new_nodes("all tags; new tags make a new version of each launch template")),
     )
     allow: Table[str, str] = Field(
         default_factory=dict,

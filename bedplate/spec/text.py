@@ -25,6 +25,9 @@ ACCOUNT_ID = Rule("E412", "An account id has twelve digits.", "write the twelve 
 OWNER = Rule(
     "E413", "The owner is a tag of every resource.", "write an e-mail address or a team", "AWS tag naming limits"
 )
+TAG = Rule(
+    "E420", "AWS and bedplate reserve some keys of tags.", "write it as cost-center: vision", "AWS tag naming limits"
+)
 DOMAIN = Rule(
     "E414", "Every host has a name in the domain.", "write it as lab.internal", "RFC 1123, RFC 6761, RFC 6762"
 )
@@ -368,6 +371,24 @@ AccountId = Annotated[
         "'111122223333'",
     ),
 ]
+_TAG = "[A-Za-z0-9_.:/=+@-]([A-Za-z0-9_.:/=+@ -]*[A-Za-z0-9_.:/=+@-])?"
+_TAG_FORM = "letters, digits, inner spaces and _.:/=+-@"
+# Keys of bedplate, and of programs in the cluster that find their resources by them.
+_TAG_OWNERS = r"(aws|bedplate|k8s\.io|kubernetes\.io)"
+TagKey = Annotated[
+    str,
+    Syntax(
+        TAG,
+        "tag key",
+        rf"(?!(?i:{_TAG_OWNERS}[:/])){_TAG}",
+        f"{_TAG_FORM}, not starting with aws:, bedplate:, k8s.io/ or kubernetes.io/",
+        "cost-center",
+        128,
+        "an AWS tag",
+        frozenset({"Name", "owner", "expires"}),
+    ),
+]
+TagValue = Annotated[str, Syntax(TAG, "tag value", f"({_TAG})?", _TAG_FORM, "vision", 256, "an AWS tag")]
 Owner = Annotated[
     str,
     Syntax(
