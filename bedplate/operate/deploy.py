@@ -41,6 +41,7 @@ from bedplate.plan.stacks import (
     LINKS,
     SHARED,
     Action,
+    bundle_region,
     chosen_parts,
     layout,
     layout_order,
@@ -307,14 +308,13 @@ def _require_recorded(operator: Operator, plan: FleetPlan) -> None:
 
 def _deploy(operator: Operator, session: Session, totals: Mapping[Task, int]) -> tuple[Progress, ...]:
     deleted = {(stack, Operation.DESTROY): len(resources) for stack, resources in _deleted(session).items()}
-    regions = {stack_name(session.plan, name): name for name in session.plan.regions_by_name}
     one_build = threading.Lock()
 
     def deliver(task: Task) -> None:
         stack, operation = task
-        if operation is Operation.UP and stack in regions:
+        if operation is Operation.UP and (region := bundle_region(session.plan, stack)):
             with one_build:
-                deliver_to_new_region(session.plan, session.account, regions[stack])
+                deliver_to_new_region(session.plan, session.account, region)
 
     return watched(operator, Deployment(session.engine, session.steps, {**totals, **deleted}, deliver))
 

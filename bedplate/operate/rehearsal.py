@@ -23,6 +23,7 @@ from bedplate.operate import Operator, Result, open_fleet, plan_loaded
 from bedplate.permissions import alias_name
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.planner import required_images
+from bedplate.plan.pools import PoolPlan
 from bedplate.plan.registration import device_counts
 from bedplate.plan.stacks import (
     LINKS,
@@ -30,17 +31,20 @@ from bedplate.plan.stacks import (
     Action,
     Origin,
     Step,
+    bundle_region,
     chosen_parts,
     origin,
+    parts,
     stack_name,
     stack_order,
     unknown_origin,
 )
-from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
+from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown, StackFails
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Course, Phase, Report, StepCallback, Wave, create, document
 from bedplate.rehearsal.rehearse import rehearse as run_rehearsal
+from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import Stack
 from bedplate.rehearsal.stack import graph as resources_of
 from bedplate.report import rehearsal as reports
@@ -48,6 +52,7 @@ from bedplate.report.cost import price_lines
 from bedplate.report.graph import judgement_lines, traced_fault_document
 from bedplate.report.updates import diff_document, diff_lines, order_document, order_lines
 from bedplate.rules import Level
+from bedplate.spec.groups import Ring
 from bedplate.update import Consequence, consequences
 from stacks.program import declare
 
@@ -177,22 +182,26 @@ def audit_report(report: Report, catalog: Catalog | None = None) -> tuple[StackF
 
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
-FAULTS = "region-down:REGION or no-capacity:TYPE@ZONE"
+FAULTS = "region-down:REGION, no-capacity:TYPE@ZONE or stack-fails:PART"
 
 
 def parse_faults(texts: Sequence[str], plan: FleetPlan | None = None) -> tuple[Fault, ...]:
     """Return the faults that the options name. Raises InputError for an invalid one, or a place outside the plan."""
     regions = {region.name: region.zones for region in plan.regions} if plan else {}
     zones = {zone.name for region_zones in regions.values() for zone in region_zones}
-    return tuple(_parse_fault(text, regions.keys(), zones) for text in texts)
+    part_names = parts(plan) if plan else ()
+    return tuple(_parse_fault(text, regions.keys(), zones, part_names) for text in texts)
 
 
-def _parse_fault(text: str, regions: Collection[str], zones: Collection[str]) -> Fault:
+def _parse_fault(text: str, regions: Collection[str], zones: Collection[str], part_names: Collection[str]) -> Fault:
     kind, _, value = text.partition(":")
     instance_type, _, zone = value.partition("@")
     if kind == "region-down" and value:
         _check_place("region", value, regions)
         return RegionDown(value)
+    if kind == "stack-fails" and value:
+        _check_place("part", value, part_names)
+        return StackFails(value)
     if kind == "no-capacity" and instance_type and zone:
         _check_place("zone", zone, zones)
         return NoCapacity(instance_type, zone)
@@ -230,6 +239,7 @@ def rehearse_fleet(operator: Operator, parts: Sequence[str], changed: Operator |
     stacks = waves(plan, parts)
     with _progress(operator) as watch:
         course = later.course if later else Course(teardown=teardown_waves(plan, parts))
+        course = replace(course, then=partial(_deliver, plan), abandoned=partial(_abandoned, plan))
         report = run_rehearsal(plan.account, stacks, course, watch, injected)
     violations = audit_report(report, plan.catalog)
     result = _result(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), violations, later)
@@ -239,6 +249,26 @@ def rehearse_fleet(operator: Operator, parts: Sequence[str], changed: Operator |
         last_stacks = waves(last_plan, parts) if later else stacks
         lines = (*lines, *_outlook(report, last_plan, last_stacks))
     return Result(lines, result.document, _status(report, violations))
+
+
+def _deliver(plan: FleetPlan, simulation: Simulation, stack: str) -> None:
+    """Let the rings of a region name a bundle where `up` does so."""
+    if region := bundle_region(plan, stack):
+        for ring in Ring:
+            parameter = {"Name": plan.ring_parameter(ring), "Value": "{}", "Type": "String"}
+            simulation.region(region).call("ssm", "put_parameter", **parameter)
+
+
+def _abandoned(plan: FleetPlan, simulation: Simulation) -> tuple[str, ...]:
+    """Return the pools with machines whose ring names no bundle, when the first deployment has ended."""
+
+    def waits(pool: PoolPlan) -> bool:
+        aws, name = simulation.region(pool.region), f"{plan.name}-{pool.name}"
+        groups = aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[name])
+        bundles = aws.call("ssm", "get_parameters", Names=[plan.ring_parameter(pool.group_spec.ring)])
+        return any(group["Instances"] for group in groups["AutoScalingGroups"]) and not bundles["Parameters"]
+
+    return tuple(pool.name for pool in plan.pools if waits(pool))
 
 
 def _outlook(report: Report, plan: FleetPlan, stacks: Waves) -> Iterator[str]:
@@ -271,7 +301,7 @@ def _result(
 def _status(report: Report, violations: Iterable[StackFault]) -> int:
     if report.real_failures:
         return InputError.exit_code
-    if any(fault.level is Level.ERROR for fault in violations) or not report.is_stable:
+    if any(fault.level is Level.ERROR for fault in violations) or not report.is_stable or report.abandoned:
         return ViolationError.exit_code
     return PartialError.exit_code if report.is_partial else 0
 

@@ -51,6 +51,11 @@ def stack_name(plan: FleetPlan, part: str) -> str:
     return f"{plan.name}.{part}"
 
 
+def bundle_region(plan: FleetPlan, stack: str) -> str | None:
+    """Return the region that gets its bundle once a stack is deployed, before the next step: its machines run then."""
+    return next((name for name in _regions(plan) if stack == stack_name(plan, name)), None)
+
+
 class Action(StrEnum):
     """Pulumi's operation on a stack."""
 

@@ -1,4 +1,4 @@
-"""Faults that `rehearse --fault` injects: a region that is down, and a zone without capacity for an instance type."""
+"""Faults that `rehearse --fault` injects: a region that is down, a zone without capacity for a type, a failed stack."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -31,7 +31,17 @@ class NoCapacity:
         return f"no-capacity:{self.instance_type}@{self.zone}"
 
 
-Fault = RegionDown | NoCapacity
+@dataclass(frozen=True, slots=True)
+class StackFails:
+    """The first deployment of a part's stack fails, before it makes anything."""
+
+    part: str
+
+    def __str__(self) -> str:
+        return f"stack-fails:{self.part}"
+
+
+Fault = RegionDown | NoCapacity | StackFails
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,13 @@ class Faults:
         if (fault := RegionDown(region)) in self.active:
             self.hits[fault] += 1
             raise ResourceError(NO_ENDPOINT, f"no response from the {service} endpoint of {region}")
+
+    def fails(self, stack: str) -> bool:
+        """Return whether the stack fails as a whole."""
+        if (fault := StackFails(stack.rpartition(".")[2])) not in self.active:
+            return False
+        self.hits[fault] += 1
+        return True
 
     def check_capacity(self, instance_type: str, zone: str) -> None:
         """Raise ResourceError if the zone has no capacity for the instance type."""

@@ -20,7 +20,7 @@ from bedplate.rehearsal.faults import Fault, Shortage
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import Aws, Simulation, running
 from bedplate.rehearsal.stack import Run, SharedState, Stack, destroy, run
-from bedplate.rehearsal.state import Entry, Failure, Op, Step, parse_urn
+from bedplate.rehearsal.state import Entry, Failure, Op, Snapshot, Step, parse_urn
 from bedplate.rehearsal.wire import masked
 
 # Returns the place in the fleet file that asks for a resource, from the names of its stack and the resource; the
@@ -128,6 +128,8 @@ class Report:
     shortages: tuple[Shortage, ...] = ()
     assumed_images: tuple[tuple[str, str], ...] = ()
     """The AMIs that the rehearsal cannot know, with their regions."""
+    abandoned: tuple[str, ...] = ()
+    """The groups whose machines had nothing to configure themselves with after the first deployment."""
 
     @property
     def real_failures(self) -> tuple[Failure, ...]:
@@ -164,6 +166,7 @@ def _faults_document(report: Report) -> dict[str, object]:
         "injected_faults": [{"fault": str(fault), "hits": hits} for fault, hits in report.fault_hits.items()],
         "missing": {stack.name: list(stack.missing) for stack in report.stacks if stack.missing},
         "shortages": [asdict(shortage) for shortage in report.shortages],
+        "abandoned": list(report.abandoned),
         "assumed_images": [{"region": region, "image": image} for region, image in report.assumed_images],
     }
 
@@ -235,10 +238,14 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The steps after the creation: a change, and the waves of the teardown (by default the creation's, reversed)."""
+    """The steps beside the creation: a change, the waves of the teardown (by default the creation's, reversed)."""
 
     change: Sequence[Wave] = ()
     teardown: Waves = ()
+    then: Callable[[Simulation, str], None] = lambda _simulation, _stack: None
+    """What a deployment does after a stack of this name, before the next wave."""
+    abandoned: Callable[[Simulation], tuple[str, ...]] = lambda _simulation: ()
+    """The groups whose machines wait in vain once the first deployment has ended."""
 
 
 _NO_CHANGE = Course()
@@ -253,7 +260,9 @@ class Rehearsal:
     world: SharedState
     watch: StepCallback
     faults: Collection[Fault] = ()
+    course: Course = _NO_CHANGE
     reports: dict[str, StackReport] = field(default_factory=dict)
+    abandoned: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -267,6 +276,7 @@ class Rehearsal:
         self.run(Phase.CREATE, waves)
         if self.faults:
             simulation.end_faults()
+            self.abandoned = self.course.abandoned(simulation)
             self.run(Phase.RECOVER, waves)
 
     def run(self, phase: Phase, waves: Waves) -> None:
@@ -288,7 +298,12 @@ class Rehearsal:
 
     def _run_wave(self, phase: Phase, wave: Sequence[Stack], action: Callable[..., Run]) -> None:
         def run_stack(stack: Stack) -> Run:
-            return action(stack, self.world, watch=lambda step: self.watch(stack.name, phase, step))
+            if self.world.simulation.faults.fails(stack.name):
+                return Run((), (Failure("", "Injected", f"the deployment of {stack.name} fails"),), Snapshot(), 0.0)
+            done = action(stack, self.world, watch=lambda step: self.watch(stack.name, phase, step))
+            if self.faults and phase is Phase.CREATE and not done.failures:
+                self.course.then(self.world.simulation, stack.name)
+            return done
 
         with ThreadPoolExecutor(max(1, len(wave))) as threads:
             for stack, result in zip(wave, threads.map(run_stack, wave), strict=True):
@@ -311,7 +326,7 @@ def rehearse(
     started = time.perf_counter()
     _load_sdk()
     with running(account) as simulation:
-        rehearsal = Rehearsal(SharedState(simulation), watch, faults)
+        rehearsal = Rehearsal(SharedState(simulation), watch, faults, course)
         rehearsal.create(waves)
         rehearsal.run(Phase.AGAIN, waves)
         if course.change:
@@ -325,7 +340,8 @@ def rehearse(
     hits = {fault: simulation.faults.hits[fault] for fault in faults}
     shortages = tuple(simulation.faults.shortages.values())
     assumed = tuple(simulation.assumed_images or ())
-    return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, hits, shortages, assumed)
+    reports = tuple(rehearsal.reports.values())
+    return Report(reports, seconds, simulation.calls, hits, shortages, assumed, rehearsal.abandoned)
 
 
 def create(account: str, waves: Waves, watch: StepCallback = lambda *_: None) -> Report:

@@ -161,6 +161,8 @@ def fault_lines(report: Report) -> Iterator[str]:
         (f"  {group.group}", group.region, f"{group.running:,} of {counted(group.desired, 'instance')} running")
         for group in report.shortages
     )
+    for pool in report.abandoned:
+        yield f"error: machines of {pool} are abandoned: after the first deployment their region has no bundle"
     if report.real_failures:
         yield "after the faults: resources are missing, see above"
         return

@@ -17,7 +17,8 @@ from bedplate.errors import InputError
 from bedplate.load import load_fleet
 from bedplate.operate.rehearsal import Waves, parse_faults, waves, waves_of_change
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
+from bedplate.plan.stacks import bundle_region
+from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown, StackFails
 from tests.testlab.rehearsal.graphs import group, rule
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -499,3 +500,67 @@ def test_what_is_no_graph_is_refused(data: bytes | None, tmp_path: Path, capsys:
     assert run(["audit-graph", str(file)]) == 2
 
     assert str(file) in capsys.readouterr().err
+
+
+def test_a_region_gets_its_bundle_with_its_own_stack() -> None:
+    """Its machines start then; later stacks can fail."""
+    stacks = [stack.name for wave in waves(LAB) for stack in wave]
+
+    assert [bundle_region(LAB, name) for name in stacks] == [None, "us-west-2", "us-east-1", "eu-north-1", None]
+
+
+def test_a_stack_of_the_fleet_can_fail() -> None:
+    """The fault names a part."""
+    assert parse_faults(["stack-fails:links"], LAB) == (StackFails("links"),)
+    with pytest.raises(InputError, match="the fleet has no part north"):
+        parse_faults(["stack-fails:north"], LAB)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    """Return a fleet of two regions with a machine in each, which have a stack `links`."""
+    text = (EXAMPLES / "minimal.yaml").read_text().partition("\nstorage:")[0]
+    people = "\npeople:\n" + (EXAMPLES / "minimal.yaml").read_text().partition("\npeople:\n")[2]
+    text = text.replace("\ngroups:", "  us-east-1:\n    zones: [us-east-1a]\n\ngroups:")
+    sizes = "    types: [m7i.large]\n    nodes: {min: 1, max: 1}\n    ladder: [{region: us-east-1}]\n"
+    other = f"  other:\n    use: ssh\n{sizes}"
+    file = tmp_path / "fleet.yaml"
+    file.write_text(f"{text}{other}{people}")
+    return file
+
+
+@pytest.mark.nightly
+def test_links_that_fail_once_abandon_no_machine(pair: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each region has its bundle before `links`; a second run makes what is missing."""
+    assert run(["rehearse", str(pair), "--fault", "stack-fails:links", "--json"]) == 6
+
+    document = json.loads(capsys.readouterr().out)
+    assert document["abandoned"] == []
+    assert {*document["missing"]} == {"solo.links"}
+    assert document["injected_faults"] == [{"fault": "stack-fails:links", "hits": 1}]
+
+
+@pytest.mark.nightly
+def test_a_delivery_after_links_is_found(
+    pair: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report names each group whose machines would end by themselves, and the exit status is 3."""
+
+    def late(_plan: FleetPlan, stack: str) -> str | None:
+        return "us-west-2" if stack.endswith(".links") else None
+
+    monkeypatch.setattr("bedplate.operate.rehearsal.bundle_region", late)
+
+    assert run(["rehearse", str(pair), "--fault", "stack-fails:links"]) == 3
+
+    output = capsys.readouterr().out
+    assert "error: machines of workbench-us-west-2 are abandoned" in output
+    assert "error: machines of other-us-east-1 are abandoned" in output
+
+
+@pytest.mark.nightly
+def test_a_region_that_fails_has_no_machines_to_abandon(pair: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A stack that fails before it makes anything starts none."""
+    assert run(["rehearse", str(pair), "--fault", "stack-fails:us-east-1", "--json"]) == 6
+
+    assert json.loads(capsys.readouterr().out)["abandoned"] == []
