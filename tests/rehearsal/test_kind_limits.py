@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -414,8 +415,9 @@ def _launch_with_key(world: World, roles: tuple[str, ...], *, of_image: bool, **
     policy = {"Version": "2012-10-17", "Statement": [{**root, "Resource": "*"}, by_name]}
     key = world.aws.call("kms", "create_key", Policy=json.dumps(policy))["KeyMetadata"]["Arn"]
     disk = {"deviceName": "/dev/sdf", "ebs": {"encrypted": "true", "kmsKeyId": key, "volumeSize": 8}}
-    world.aws.simulation.image_keys = {IMAGE: key} if of_image else {}
-    return _create_group(world, TYPES, {} if of_image else {"blockDeviceMappings": [disk]}, **group)
+    # Other tests use the same simulation.
+    with patch.object(world.aws.simulation, "image_keys", {IMAGE: key} if of_image else {}):
+        return _create_group(world, TYPES, {} if of_image else {"blockDeviceMappings": [disk]}, **group)
 
 
 @pytest.mark.parametrize("of_image", [False, True])
