@@ -8,7 +8,7 @@ from typing import Any
 from bedplate.folder.example import example_names
 from bedplate.folder.files import FLEET_FILE, find_fleet_file
 from bedplate.load.source import read_source
-from bedplate.load.yaml import Composer, Node
+from bedplate.load.yaml import Composer
 
 # Of each group, whose maximum can be hundreds.
 _MOST_NUMBERS = 9
@@ -18,16 +18,11 @@ def complete(ctx: Any, param: Any, incomplete: str) -> list[str]:  # noqa: ANN40
     """Return the values of a parameter that begin with a text. Raises and prints nothing: the operator is typing."""
     try:
         named = ctx.params.get("fleet_option") or ctx.params.get("fleet") or FLEET_FILE
-        fleet = _plain(Composer(read_source(find_fleet_file(Path(named)))).compose()) if param.metavar in _NAMES else {}
+        is_named = param.metavar in _NAMES
+        fleet = Composer(read_source(find_fleet_file(Path(named)))).compose().plain_mapping() if is_named else {}
         return [name for name in VALUES[param.metavar](fleet) if name.startswith(incomplete)]
     except Exception:  # noqa: BLE001  a missing file, or one that `check` refuses
         return []
-
-
-def _plain(node: Node) -> Any:  # noqa: ANN401  what YAML has
-    if isinstance(node.value, dict):
-        return {name: _plain(child) for name, child in node.value.items()}
-    return [_plain(child) for child in node.children] if isinstance(node.value, tuple) else node.value
 
 
 def _machines(fleet: Mapping[str, Any]) -> Iterator[str]:
