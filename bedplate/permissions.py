@@ -103,14 +103,11 @@ def _own_tags(plan: FleetPlan, tag: str, *values: str) -> Conditions:
     return {"StringEquals": {**fleet_tag_condition(plan)["StringEquals"], f"aws:ResourceTag/{tag}": values}}
 
 
-def allow_in_regions(plan: FleetPlan, sid: str, actions: tuple[str, ...]) -> Statement:
-    """Return a statement for actions without resource-level permissions, limited to the regions of the fleet."""
-    return Statement(
-        sid=sid,
-        actions=actions,
-        resources=("*",),
-        conditions={"StringEquals": {"aws:RequestedRegion": region_names(plan)}},
-    )
+def allow_in_regions(plan: FleetPlan, sid: str, actions: tuple[str, ...], *others: str) -> Statement:
+    """Return a statement for actions without resource-level permissions, in the fleet's regions and these others."""
+    regions = tuple(sorted({*region_names(plan), *others}))
+    conditions = {"StringEquals": {"aws:RequestedRegion": regions}}
+    return Statement(sid=sid, actions=actions, resources=("*",), conditions=conditions)
 
 
 # Actions of the capacity controller, and of cluster-autoscaler, which must know a group before it has an instance.
@@ -192,13 +189,12 @@ def _idle_permissions(plan: FleetPlan) -> Iterator[Statement]:
     groups = sorted({pool.group for pool in plan.pools if pool.use.is_ssh and pool.group_spec.idle})
     if not groups:
         return
-    tags = {**fleet_tag_condition(plan)["StringEquals"], f"aws:ResourceTag/{GROUP}": tuple(groups)}
     yield Statement(
         sid="EndUnusedMachines",
         # With its last machine, the end of a start for a limited time is cancelled.
         actions=("autoscaling:DeleteScheduledAction", "autoscaling:TerminateInstanceInAutoScalingGroup"),
         resources=scaling_group_arns(plan),
-        conditions={"StringEquals": tags},
+        conditions=_own_tags(plan, GROUP, *groups),
     )
     yield allow_in_regions(plan, "SeeEnds", ("autoscaling:DescribeScheduledActions",))
 
@@ -237,13 +233,7 @@ _IMAGES_OF_AWS, _IMAGES_REGION = "602401143452", "us-west-2"
 
 def _registry_permissions(plan: FleetPlan) -> Iterator[Statement]:
     """Yield the permissions to pull images from ECR: those of this account and of AWS."""
-    regions = tuple(sorted({*region_names(plan), _IMAGES_REGION}))
-    yield Statement(
-        sid="LogInToRegistry",
-        actions=("ecr:GetAuthorizationToken",),
-        resources=("*",),
-        conditions={"StringEquals": {"aws:RequestedRegion": regions}},
-    )
+    yield allow_in_regions(plan, "LogInToRegistry", ("ecr:GetAuthorizationToken",), _IMAGES_REGION)
     yield Statement(
         sid="PullImages",
         actions=("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"),
@@ -331,13 +321,7 @@ def _end_permissions(plan: FleetPlan) -> Iterator[Statement]:
         sid="LeaveOwnGroup",
         actions=("autoscaling:DetachInstances",),
         resources=scaling_group_arns(plan),
-        conditions={
-            "StringEquals": {
-                **fleet_tag_condition(plan)["StringEquals"],
-                f"aws:ResourceTag/{GROUP}": tuple(groups),
-            },
-            "Null": {f"aws:ResourceTag/{PAUSED}": ("true",)},
-        },
+        conditions={**_own_tags(plan, GROUP, *groups), "Null": {f"aws:ResourceTag/{PAUSED}": ("true",)}},
     )
     actions = ("autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeAutoScalingInstances")
     yield allow_in_regions(plan, "SeeOwnGroup", actions)
