@@ -7,6 +7,7 @@ import typer
 
 from bedplate.cli.options import DEFAULT_FLEET, Json, OnFleet, Terminal, printed
 from bedplate.errors import InputError
+from bedplate.folder.files import git_output
 from bedplate.operate import Result, planning
 from bedplate.spec.fleet import fleet_schema
 
@@ -75,7 +76,8 @@ def diff(
     if not names:
         raise InputError("no fleet file to compare with", fix="write `bedplate diff HEAD`, or name a file")
     *named, new = names
-    text = None if named or new.exists() else planning.committed_text(DEFAULT_FLEET, str(new))
+    revision = ("show", "--end-of-options", f"{new}:./{DEFAULT_FLEET}")
+    text = None if named or new.exists() else git_output(Path(), *revision)
     if text is not None:
         return printed(planning.compare_text(text, Terminal(DEFAULT_FLEET), str(new)), as_json=json)
     if len(named) > 1:

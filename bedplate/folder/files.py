@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,6 +50,16 @@ def check_empty(folder: Path) -> None:
             where=str(folder),
             fix="name a new folder; `bedplate init --link` prepares an existing fleet folder on this machine",
         )
+
+
+def git_output(folder: Path, *words: str) -> str | None:
+    """Return the output of a command of git in a folder; None if it fails, or without git."""
+    command = ("git", *words)
+    try:
+        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=20)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
 
 
 def link_environment(folder: Path) -> Path:

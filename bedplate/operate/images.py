@@ -1,7 +1,6 @@
 """Images of the fleet: which it needs and has, the bakes of those that are due, promotions, returns and deletions."""
 
 import os
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regi
 from bedplate.account.facts import newest_images
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import held
+from bedplate.folder.files import git_output
 from bedplate.lock import lock_path, record_baked
 from bedplate.operate import Operator, Result, open_account, plan_and_account, plan_of
 from bedplate.operate.bundle import bundle_differences
@@ -236,11 +236,7 @@ def _runs(client: AwsClient, plan: FleetPlan, due: Iterable[PlannedImage], kinds
 
 def _commit() -> str:
     """Return the commit of the clone of bedplate; `unknown` outside of a clone."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+    return (git_output(Path(__file__).parent, "rev-parse", "HEAD") or "unknown").strip()
 
 
 def _follow(operator: Operator, runs: tuple[Progress, ...], clock: Clock, name: str, *, keep: bool) -> None:

@@ -1,7 +1,6 @@
 """A fleet folder is made from an example and the operator's values."""
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +10,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, error_lines
 from bedplate.files import login_name, os_errors_as_machine_errors, write_together
 from bedplate.folder.example import Answers, example_questions, example_regions, fill_example, read_example
-from bedplate.folder.files import FLEET_FILE, check_empty, folder_files, link_environment
+from bedplate.folder.files import FLEET_FILE, check_empty, folder_files, git_output, link_environment
 from bedplate.load import examine
 from bedplate.operate import Operator, Result
 from bedplate.rules import Level
@@ -108,7 +107,7 @@ def _default(question: str, values: Mapping[str, str | None], folder: Path) -> s
         "name": lambda: folder.resolve().name,
         "account": _account,
         "region": _region,
-        "owner": lambda: _git("user.email"),
+        "owner": lambda: (git_output(Path(), "config", "user.email") or "").strip() or None,
         "domain": lambda: f"{values['name']}.internal",
         "person": lambda: None if login_name() == "root" else login_name().split("@")[0],
         "key": lambda: next((str(file) for file in key_files if file.is_file()), None),
@@ -134,15 +133,6 @@ def _region() -> str | None:
         return open_session().region_name
     except BedplateError:
         return None
-
-
-def _git(setting: str) -> str | None:
-    try:
-        command = ["git", "config", setting]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)  # noqa: S603  constant
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
 
 
 def _key_text(value: str) -> str:

@@ -1,6 +1,5 @@
 """What the fleet file and the lock say, and nothing else: faults, the plan and its price, the effects of an edit."""
 
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -71,16 +70,6 @@ def price(operator: Operator) -> Result:
     plan = plan_of(operator, with_warnings=True)
     costs = bill(plan, plan.catalog)
     return Result(cost_lines(plan, costs), cost_document(plan, costs))
-
-
-def committed_text(fleet: Path, revision: str) -> str | None:
-    """Return the text of the fleet file in a git revision; None without such a revision."""
-    command = ["git", "show", "--end-of-options", f"{revision}:./{fleet.name}"]
-    try:
-        shown = subprocess.run(command, cwd=fleet.parent, check=True, capture_output=True, text=True)  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return shown.stdout
 
 
 def compare(old: Operator, new: Operator) -> Result:
