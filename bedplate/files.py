@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import stat
 import sys
 import time
@@ -76,6 +77,14 @@ def check_files_exist(*files: Path | None) -> None:
             raise InputError("no such file", where=str(file), fix="name an existing file")
         if file.is_dir():
             raise InputError("is a folder", where=str(file), fix="name a file")
+
+
+def check_private(file: Path, what: str) -> None:
+    """Raise InputError if other users can access a file that only its owner may read; `what` names it."""
+    if file.is_file() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InputError(
+            f"other users can read or write {what}", where=str(file), fix=f"chmod 600 {shlex.quote(str(file))}"
+        )
 
 
 @contextmanager

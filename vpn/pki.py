@@ -5,7 +5,6 @@ callers pass times and passphrases.
 """
 
 import os
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from bedplate.errors import InputError
-from bedplate.files import held, os_errors_as_machine_errors, write_together, write_whole
+from bedplate.files import check_private, held, os_errors_as_machine_errors, write_together, write_whole
 from bedplate.rules import Level
 from vpn.audit_log import (
     AuditLog,
@@ -253,7 +252,6 @@ AUTHORITY, TLS_CRYPT = "authority", "tls-crypt-v2"
 FOLDER = "folder"
 _PRIVATE = 0o600
 _PRIVATE_FOLDER = 0o700
-_GROUP_AND_OTHERS = 0o077
 
 
 class KeyStore(Protocol):
@@ -277,12 +275,7 @@ class FolderKeys:
         path = self._path(name)
         if not os.path.lexists(path):
             return None
-        if path.is_file() and path.stat().st_mode & _GROUP_AND_OTHERS:
-            raise InputError(
-                "other users can read or write this private key",
-                where=str(path),
-                fix=f"chmod 600 {shlex.quote(str(path))}",
-            )
+        check_private(path, "this private key")
         return _read_text(path)
 
     def write(self, texts: Mapping[str, str]) -> None:

@@ -3,14 +3,13 @@
 `vpn add` takes a third of a second, so nothing here imports the models of a fleet or boto3 unless it must.
 """
 
-import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from bedplate.errors import InputError, nearest
-from bedplate.files import os_errors_as_machine_errors
+from bedplate.files import check_private, os_errors_as_machine_errors
 from bedplate.load.source import Users, read_users
 from bedplate.operate import Operator, open_account, open_fleet, plan_of
 from vpn.certificates import Passphrase
@@ -18,7 +17,6 @@ from vpn.pki import FolderKeys, KeyStore, NoAuthority, Pki, folder_of, open_pki
 
 FOLDER, PARAMETERS = "folder", "parameters"
 MIN_PASSPHRASE = 12
-_GROUP_AND_OTHERS = 0o077
 
 
 def now() -> datetime:
@@ -111,9 +109,6 @@ def new_passphrase(operator: Operator) -> bytes:
 def _read(file: Path) -> bytes:
     if not file.exists():
         raise InputError("no such passphrase file", where=str(file), fix="name an existing file: --passphrase-file")
-    if file.is_file() and file.stat().st_mode & _GROUP_AND_OTHERS:
-        raise InputError(
-            "other users can access the passphrase file", where=str(file), fix=f"chmod 600 {shlex.quote(str(file))}"
-        )
+    check_private(file, "the passphrase file")
     with os_errors_as_machine_errors(file, "read"):
         return file.read_bytes().strip()
