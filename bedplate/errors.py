@@ -3,7 +3,7 @@
 `bedplate.cli` catches the errors and prints three lines. No error contains a secret.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import ClassVar
@@ -52,6 +52,11 @@ class PartialError(BedplateError):
     """The command completed partially; the message lists the rest."""
 
     exit_code = 6
+
+
+def worst(statuses: Collection[int]) -> int:
+    """Return the exit status of several parts: 3 for a violation in any, else that of what was not checked."""
+    return ViolationError.exit_code if ViolationError.exit_code in statuses else max(statuses)
 
 
 def error_lines(*errors: BedplateError) -> tuple[str, ...]:

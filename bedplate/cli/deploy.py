@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bedplate.cli.options import Json, OnFleet, OnFleetAsking, OnFleetEnding, Parts, printed
-from bedplate.errors import InputError, ViolationError
+from bedplate.errors import InputError, ViolationError, worst
 from bedplate.operate import Result, apply, deploy
 from bedplate.operate import recover as states
 
@@ -88,15 +88,10 @@ def refresh(  # noqa: PLR0913  each is an option of the command line
     status = deploy.exit_status(operator, comparison.states)
     if check:
         status = ViolationError.exit_code if comparison.has_drifted else status
-        return _worst(status, printed(apply.audit(operator))) if nodes else status
+        return worst((status, printed(apply.audit(operator)))) if nodes else status
     if status or not comparison.has_drifted:
         return status
     return comparison.adopt(operator)
-
-
-def _worst(*statuses: int) -> int:
-    """Return 3 for drift anywhere, else the status of what was not checked."""
-    return ViolationError.exit_code if ViolationError.exit_code in statuses else max(statuses)
 
 
 def recover(*, stack: Parts = None, operator: OnFleetAsking) -> None:

@@ -14,7 +14,7 @@ from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.lifetimes import NOTICE
 from bedplate.deploy.engine import BY, open_engine
 from bedplate.deploy.state import read_lock
-from bedplate.errors import BedplateError, PartialError, ViolationError
+from bedplate.errors import BedplateError, PartialError, ViolationError, worst
 from bedplate.folder.files import backend_url
 from bedplate.operate import (
     Operator,
@@ -60,8 +60,7 @@ def status(operator: Operator, seconds: float) -> Result:
     codes = {part.status for part in answers.values()} | ({PartialError.exit_code} if errors else set())
     document = {name: answers[name].document if name in answers else {"unknown": errors[name].what} for name in names}
     lines = (line for name in names for line in _lines(name, answers.get(name), errors.get(name)))
-    wrong = ViolationError.exit_code
-    return Result(lines, {"fleet": plan.name, **document}, wrong if wrong in codes else max(codes))
+    return Result(lines, {"fleet": plan.name, **document}, worst(codes))
 
 
 def _lines(name: str, part: Result | None, error: BedplateError | None) -> Iterator[str]:
