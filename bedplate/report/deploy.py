@@ -101,16 +101,13 @@ def removal_lines(stack: str, resources: Iterable[Resource]) -> Iterator[str]:
 
 def price_lines(before: float | None, after: float, *, is_first: bool = False) -> Iterator[str]:
     """Yield the list price of a month at the minimum of the groups, and its difference; prices are per hour."""
-    month = after * HOURS_OF_MONTH
+    price = f"list price at minimum: {after * HOURS_OF_MONTH:,.2f} USD/month"
     if is_first:
-        yield f"list price at minimum: {month:,.2f} USD/month"
-        return
-    if before is None:
-        yield f"list price at minimum: {month:,.2f} USD/month; that of the last deployment is not recorded"
-        return
-    difference = month - before * HOURS_OF_MONTH
-    recorded = f"{difference:+,.2f} to the last deployment"
-    yield f"list price at minimum: {month:,.2f} USD/month, {recorded}"
+        yield price
+    elif before is None:
+        yield f"{price}; that of the last deployment is not recorded"
+    else:
+        yield f"{price}, {(after - before) * HOURS_OF_MONTH:+,.2f} to the last deployment"
 
 
 def cause_lines(states: Iterable[Progress]) -> Iterator[str]:
