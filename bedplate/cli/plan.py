@@ -7,7 +7,7 @@ import typer
 
 from bedplate.cli.options import DEFAULT_FLEET, Json, OnFleet, Terminal, printed
 from bedplate.errors import InputError
-from bedplate.folder.files import git_output
+from bedplate.folder.files import find_fleet_file, git_output
 from bedplate.operate import Result, planning
 from bedplate.spec.fleet import fleet_schema
 
@@ -71,18 +71,21 @@ def diff(
         # Slow: it imports Pulumi.
         from bedplate.operate.deploy import deployed_text
 
-        operator = Terminal(names[-1] if names else DEFAULT_FLEET)
+        operator = Terminal(names[-1] if names else find_fleet_file(DEFAULT_FLEET))
         return printed(planning.compare_text(deployed_text(operator), operator, "the last deployment"), as_json=json)
     if not names:
         raise InputError("no fleet file to compare with", fix="write `bedplate diff HEAD`, or name a file")
     *named, new = names
-    revision = ("show", "--end-of-options", f"{new}:./{DEFAULT_FLEET}")
-    text = None if named or new.exists() else git_output(Path(), *revision)
-    if text is not None:
-        return printed(planning.compare_text(text, Terminal(DEFAULT_FLEET), str(new)), as_json=json)
+    current = find_fleet_file(DEFAULT_FLEET)
+    if not named and not new.exists():
+        text = git_output(current.parent, "show", "--end-of-options", f"{new}:./{current.name}")
+        if text is None:
+            what = f"{new} is neither a file nor a git revision with {current.name}"
+            raise InputError(what, fix="name a file, or a revision that `git log` shows")
+        return printed(planning.compare_text(text, Terminal(current), str(new)), as_json=json)
     if len(named) > 1:
         raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
-    (old,) = named or [DEFAULT_FLEET]
+    (old,) = named or [current]
     return printed(planning.compare(Terminal(old), Terminal(new)), as_json=json)
 
 

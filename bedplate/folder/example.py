@@ -79,7 +79,9 @@ def fill_example(text: str, answers: Answers, catalog: Catalog) -> str:
     A rung with a capacity reservation is removed if no reservation is given. Raises InputError if the region is
     unknown or offers the example's types in too few zones.
     """
-    # Functions as replacements: a backslash in a value of the operator has no meaning.
+    # Functions as replacements: a backslash in a value of the operator has no meaning. The person comes first, because
+    # other values may contain the name of the example's.
+    text = re.sub(rf"\b{_PERSON}\b", lambda _: answers.person, text)
     if answers.reservation is None:
         text = _FLOW_RUNG.sub("", text)
     text = _RESERVATION.sub(lambda match: answers.reservation or match[0], text)
@@ -91,7 +93,7 @@ def fill_example(text: str, answers: Answers, catalog: Catalog) -> str:
     values = {"name": answers.name, "account": f'"{answers.account}"', "domain": answers.domain}
     text = _TOP_LEVEL.sub(lambda match: f"{match[1]}: {values[match[1]]}", text)
     person = f'people:\n  {answers.person}: {{admin: true, keys: ["{answers.key}"]}}\n'
-    return re.sub(rf"\b{_PERSON}\b", lambda _: answers.person, _PEOPLE.sub(lambda _: person, text))
+    return _PEOPLE.sub(lambda _: person, text)
 
 
 def _move(text: str, region: str, catalog: Catalog) -> str:

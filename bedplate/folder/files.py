@@ -53,11 +53,11 @@ def check_empty(folder: Path) -> None:
 
 
 def git_output(folder: Path, *words: str) -> str | None:
-    """Return the output of a command of git in a folder; None if it fails, or without git."""
+    """Return the output of a command of git in a folder; None if it fails, is not UTF-8, or without git."""
     command = ("git", *words)
     try:
         done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=20)  # noqa: S603
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, UnicodeDecodeError, subprocess.SubprocessError):
         return None
     return done.stdout
 

@@ -27,7 +27,7 @@ class InvalidCatalog(InputError):
 
 def folder_facts(fleet_file: Path) -> FolderFacts:
     """Return the facts beside a fleet file; none without `fleet.catalog`. Raises InvalidCatalog."""
-    path = fleet_file.with_name(NAME)
+    path = fleet_file.parent / NAME
     try:
         return _facts(read_source(path)) if os.path.lexists(path) else FolderFacts()
     except (Unreadable, ValueError) as error:
@@ -42,7 +42,7 @@ def fleet_catalog(fleet_file: Path) -> Catalog:
 
 def write_folder_facts(fleet_file: Path, facts: FolderFacts) -> None:
     """Replace the facts beside a fleet file."""
-    write_whole(fleet_file.with_name(NAME), write_facts(facts).encode())
+    write_whole(fleet_file.parent / NAME, write_facts(facts).encode())
 
 
 _facts = cache(read_facts)

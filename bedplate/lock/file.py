@@ -34,7 +34,7 @@ class InvalidLock(InputError):
 
 def lock_path(fleet_file: Path) -> Path:
     """Return the path of a fleet file's lock, in the same folder."""
-    return fleet_file.with_name(_NAME)
+    return fleet_file.parent / _NAME
 
 
 def read_lock(path: Path, fleet: str) -> Record:

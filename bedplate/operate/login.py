@@ -124,7 +124,9 @@ _USER = ".user"
 def known_user(operator: Operator, plan: FleetPlan, *, is_admin: bool = False) -> str | None:
     """Return the operator's account: of --user, of the same name here, or remembered in the fleet folder; else None."""
     file = operator.fleet.with_name(_USER)
-    remembered = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    remembered = ""
+    with suppress(OSError, UnicodeDecodeError):
+        remembered = file.read_text(encoding="utf-8").strip()
     names = {person.name for person in plan.accounts.people if person.admin or not is_admin}
     return operator.user or next((name for name in (login_name(), remembered) if name in names), None)
 
@@ -152,7 +154,9 @@ def _user_or_initial(operator: Operator, plan: FleetPlan, *, is_admin: bool = Fa
     try:
         return require_user(operator, plan, is_admin=is_admin)
     except InputError as error:
-        operator.notify([f"note: {error.what}: ssh logs in as {INITIAL_ACCOUNT}", f"  fix  {error.fix}"])
+        # Some commands that log in have no --user.
+        fix = f"write your user name into {operator.fleet.with_name(_USER)}"
+        operator.notify([f"note: {error.what}: ssh logs in as {INITIAL_ACCOUNT}", f"  fix  {fix}"])
         return INITIAL_ACCOUNT
 
 

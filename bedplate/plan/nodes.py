@@ -448,7 +448,8 @@ def _suggestion(plan: FleetPlan, name: str, names: Iterable[str]) -> str:
     pools = [pool for pool in plan.pools if pool.group == group and number.isdecimal()]
     here = [pool for pool in pools if pool in ssh_pools(plan) and pool.region == region]
     if here:
-        return f"{group} has 1 to {max(highest_number(plan, pool) for pool in here)} in {region}"
+        most = max(highest_number(plan, pool) for pool in here)
+        return f"write {group}-N.{region}, with N from 1 to {most}"
     if pools and pools[0].use.is_worker:
         return f"machines of {group} are named after their instances: use --group {group}"
     if pools:

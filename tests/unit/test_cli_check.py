@@ -144,6 +144,14 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no/such.yaml" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("folder", [".", "/", ""])
+def test_a_folder_is_not_a_fleet_file(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, also for the folders whose path has no name."""
+    assert run(["check", folder]) == 2
+
+    assert "E002 not-a-file" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("code", sorted(ALL_RULES))
 def test_every_rule_can_be_explained(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The explanation contains the reason."""

@@ -224,3 +224,14 @@ def test_the_workflow_runs_pinned_code_and_text_cannot_end_its_code_block(folder
 
     assert shown.startswith("### `hostile`\n\n    x\n")
     assert all(line.startswith("    ") for line in shown.splitlines()[2:] if line)
+
+
+def test_values_are_written_as_given(tmp_path: Path) -> None:
+    """Also those that contain the name of the example's person."""
+    owner, key = "ada.b@ada.org", f"{KEY} ada@laptop"
+    values = ["--name", "lab", "--account", "210987654321", "--region", "us-west-2", "--domain", "ada.internal"]
+
+    assert run(["init", str(tmp_path / "lab"), *values, "--owner", owner, "--person", "bob", "--key", key]) == 0
+
+    text = (tmp_path / "lab/fleet.yaml").read_text()
+    assert [word for word in (f"owner: {owner}", "domain: ada.internal", "  bob: ", key) if word not in text] == []

@@ -225,6 +225,20 @@ def test_a_stranger_names_a_user_once(
     assert "  User grace\n" in answers.read_text()
 
 
+def test_a_remembered_user_that_cannot_be_read_is_unknown(
+    answers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The operator names the user again, which replaces the file."""
+    monkeypatch.setenv("LOGNAME", "root")
+    Path(".user").write_bytes(b"gr\xe9ce\n")
+
+    assert run(["ssh", NAME]) == 2
+    assert "administrators: ada" in capsys.readouterr().err
+    assert run(["ssh", NAME, "--user", "grace"]) == 0
+
+    assert Path(".user").read_text() == "grace\n"
+
+
 def test_a_machine_that_answers_is_reached_directly(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without AWS, and with the recorded host key."""
     monkeypatch.setenv("LOGNAME", "ada")

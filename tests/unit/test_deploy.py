@@ -474,7 +474,30 @@ def test_a_preview_begins_with_the_edits_since_the_last_deployment(
         assert output.startswith(f"from {name} to fleet.yaml\n")
         assert row in output
     assert run(["diff", "HEAD~1"]) == 2
-    assert "HEAD~1 does not exist" in capsys.readouterr().err
+    assert "HEAD~1 is neither a file nor a git revision with fleet.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("content", "status"), [(b"", 3), (b"\xe9", 2)])
+def test_the_committed_file_is_compared_from_a_folder_below(
+    trio: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes, status: int
+) -> None:
+    """The fleet file is that of a folder above; a committed file that is not UTF-8 is an error of the input."""
+    with (trio / "fleet.yaml").open("ab") as file:
+        file.write(content)
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x"]
+    for arguments in (["init", "-q"], ["add", "fleet.yaml"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *arguments], cwd=trio, check=True)
+    if content:
+        (trio / "fleet.yaml").write_bytes((trio / "fleet.yaml").read_bytes().removesuffix(content))
+    remove_north(trio)
+    (trio / "notes").mkdir()
+    monkeypatch.chdir(trio / "notes")
+
+    assert run(["diff", "HEAD"]) == status
+
+    printed = capsys.readouterr()
+    assert "internal error" not in printed.err
+    assert ("- regions.eu-north-1 " in printed.out) is (status == 3)
 
 
 def test_details_name_each_property_and_hide_secrets() -> None:

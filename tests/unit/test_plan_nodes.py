@@ -160,13 +160,13 @@ def test_a_machine_is_found_with_and_without_the_domain(name: str) -> None:
     ("name", "fix"),
     [
         ("titan-1.cellar", "write titan-01.cellar"),
-        ("workbench-gpu-9.us-west-2", "workbench-gpu has 1 to 8 in us-west-2"),
+        ("workbench-gpu-9.us-west-2", "write workbench-gpu-N.us-west-2, with N from 1 to 8"),
         (
             "workbench-gpu-1",
             "in us-east-1, us-west-2, with names such as workbench-gpu-1.us-east-1",
         ),
         ("train-1.us-east-1", "machines of train are named after their instances: use --group train"),
-        ("workbench-cpu-21.us-west-2", "workbench-cpu has 1 to 20 in us-west-2"),
+        ("workbench-cpu-21.us-west-2", "write workbench-cpu-N.us-west-2, with N from 1 to 20"),
         ("zz", "`bedplate node list` shows all machines"),
         ("box-1.us-west-2", "`bedplate node list` shows all machines"),
         ("workbench-gpu", "workbench-gpu is a group"),
