@@ -14,7 +14,7 @@ from ..program import MissingProgramError, ProgramError, Result
 from .gpus import is_switched
 from .machine import Expected, Machine
 from .smi import read_document
-from .verdict import Action, Cause, Finding, hardware, software, unknown
+from .verdict import Action, Cause, Finding, hardware, software, unfinished, unknown
 
 _CHECK = "dcgm"
 _TESTED, _FAILED = {"pass", "warn", "fail"}, "fail"
@@ -34,11 +34,9 @@ def diagnose(machine: Machine, level: int, missing: Action = Action.REPAIR) -> I
     """
     try:
         result = _run_diagnosis(machine, level)
-    except MissingProgramError as error:
-        yield Finding(_CHECK, str(error), missing, Cause.SOFTWARE)
-        return
     except ProgramError as error:
-        yield unknown(_CHECK, str(error), Action.REPAIR)
+        finding = unfinished(_CHECK, error)
+        yield replace(finding, action=missing) if finding.cause is Cause.SOFTWARE else finding
         return
     tests = list(_tests(result.text))
     ran = [name for name, statuses, _ in tests if _TESTED & statuses]
@@ -113,7 +111,7 @@ def burn_in(machine: Machine, expected: Expected) -> Iterator[Finding]:
     try:
         users = machine.output("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader").split()
     except ProgramError as error:
-        yield unknown("driver", str(error), Action.REPAIR)
+        yield unfinished("driver", error)
         return
     if users:
         yield software("in-use", f"processes on the GPUs: {', '.join(sorted(set(users)))}")
@@ -133,7 +131,7 @@ def _all_reduce(machine: Machine, count: int, least: int) -> Finding:
     except MissingProgramError as error:
         return Finding("all-reduce", f"not measured: {error}", Action.MONITOR)
     except ProgramError as error:
-        return unknown("all-reduce", str(error), Action.REPAIR)
+        return unfinished("all-reduce", error)
     if match is None:
         return unknown("all-reduce", "all_reduce_perf printed no bandwidth", Action.REPAIR)
     text = f"{match[1]} GB/s over {count} GPUs"

@@ -4,13 +4,12 @@ import re
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from ..program import MissingProgramError, ProgramError
+from ..program import ProgramError
 from .kernel_log import check_kernel_log
 from .machine import Expected, Gpus, Machine
 from .smi import check_states, id_of, read_document
-from .verdict import Action, Cause, Finding, hardware, software, unknown
+from .verdict import Action, Cause, Finding, hardware, software, unfinished, unknown
 
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 # EC2 counts the memory of a GPU in full; the driver reserves a part of it.
@@ -106,47 +105,37 @@ def _number_of(text: str) -> int | None:
     return int(match[0]) if match else None
 
 
-@dataclass(frozen=True)
-class _Link:
-    """The PCIe lanes of a GPU; `slot`: the most that its slot has, None if unknown, as in a virtual machine."""
-
-    gpu: ET.Element
-    current: int
-    most: int
-    slot: int | None
-
-    @property
-    def is_narrow(self) -> bool:
-        return self.current < self.most
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether the GPU works: an idle one may use fewer lanes."""
-        return self.gpu.findtext("clocks_event_reasons/clocks_event_reason_gpu_idle") == "Not Active"
-
-
-def _link(machine: Machine, gpu: ET.Element) -> _Link | None:
-    widths = "pci/pci_gpu_link_info/link_widths"
-    current, most = (_number_of(gpu.findtext(f"{widths}/{name}_link_width", "")) for name in ("current", "max"))
-    if current is None or most is None:
-        return None
+def _slot_width(machine: Machine, gpu: ET.Element) -> int | None:
+    """Return the most PCIe lanes that the slot of a GPU has; None if unknown, as in a virtual machine."""
     is_metal = gpu.findtext("gpu_virtualization_mode/virtualization_mode", "None") == "None"
     ends = [_number_of(machine.read_device(gpu.get("id", ""), f"{end}max_link_width")) for end in ("", "../")]
     known = [width for width in ends if width and width <= _WIDEST]
-    slot = min(known) if is_metal and len(known) == len(ends) else None
-    return _Link(gpu, current, min(most, slot or most), slot)
+    return min(known) if is_metal and len(known) == len(ends) else None
 
 
 def _lanes(machine: Machine, gpus: Sequence[ET.Element]) -> Iterator[Finding]:
     """Compare lanes with those of card and slot, and with those of equal GPUs: boards connect a card with fewer."""
-    links = [link for gpu in gpus if (link := _link(machine, gpu))]
-    full = {(link.gpu.findtext("product_name"), link.most) for link in links if not link.is_narrow}
-    for link in links:
-        if link.is_narrow:
-            text = f"{id_of(link.gpu)} has {link.current} of {link.most} PCIe lanes"
-            is_odd = (link.gpu.findtext("product_name"), link.most) in full
-            is_broken = is_odd or (link.slot is not None and link.is_busy)
-            yield hardware("gpu-pcie", text) if is_broken else unknown("gpu-pcie", f"{text}, as its board may have")
+    widths = "pci/pci_gpu_link_info/link_widths"
+    full, narrow = set(), []
+    for gpu in gpus:
+        current, most = (_number_of(gpu.findtext(f"{widths}/{name}_link_width", "")) for name in ("current", "max"))
+        if current is None or most is None:
+            continue
+        slot = _slot_width(machine, gpu)
+        most = min(most, slot or most)
+        kind = (gpu.findtext("product_name"), most)
+        if current >= most:
+            full.add(kind)
+            continue
+        # An idle GPU may use fewer lanes.
+        is_busy = gpu.findtext("clocks_event_reasons/clocks_event_reason_gpu_idle") == "Not Active"
+        text = f"{id_of(gpu)} has {current} of {most} PCIe lanes"
+        narrow.append((kind, text, slot is not None and is_busy))
+    for kind, text, is_broken in narrow:
+        if is_broken or kind in full:
+            yield hardware("gpu-pcie", text)
+        else:
+            yield unknown("gpu-pcie", f"{text}, as its board may have")
 
 
 def _clocks(machine: Machine, gpu: ET.Element, *, is_cloud: bool) -> Iterator[Finding]:
@@ -187,11 +176,8 @@ def _fabric(machine: Machine, gpus: Sequence[ET.Element]) -> Iterator[Finding]:
             yield Finding("nvlink", state.error, Action.REPAIR, Cause.UNKNOWN if state.limit else Cause.SOFTWARE)
             return
         status = machine.run("nvidia-smi", "nvlink", "--status", attempts=2)
-    except MissingProgramError as error:
-        yield software("nvlink", str(error))
-        return
     except ProgramError as error:
-        yield unknown("nvlink", str(error), Action.REPAIR)
+        yield unfinished("nvlink", error)
         return
     inactive, links = status.text.count("<inactive>"), len(re.findall(r"^\s*Link \d+:", status.text, re.MULTILINE))
     if status.error:

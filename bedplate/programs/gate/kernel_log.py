@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..program import ProgramError
 from .machine import Machine
-from .verdict import Action, Finding, hardware, unknown
+from .verdict import Action, Finding, by_action, unfinished, unknown
 
 _CHECK = "gpu-errors"
 _TIME = re.compile(r"^(\d{9,}\.\d+) ")
@@ -78,7 +78,7 @@ def check_kernel_log(machine: Machine) -> Iterator[Finding]:
     try:
         result = machine.run("journalctl", *options, attempts=2)
     except ProgramError as error:
-        yield unknown(_CHECK, str(error), Action.REPAIR)
+        yield unfinished(_CHECK, error)
         return
     if result.error:
         yield unknown(_CHECK, result.error, Action.REPAIR)
@@ -127,15 +127,11 @@ def _finding(key: _Key, entry: _Entry, rules: Iterable[Rule]) -> Finding:
     else:
         name = " ".join((f"{'SXid' if kind == 'sxid' else 'Xid'} {number}", *filter(None, (word,))))
     text = f"{name}{where}, {entry}"
-    if number == _ADVICE_NUMBER:
-        return _advised(text, entry)
     actions = {rule.action for rule in rules if _applies(rule, kind, number, word)}
     action = max(actions, key=lambda name: _SEVERITY[name], default="unknown")
-    if action == "unknown":
-        return unknown(_CHECK, text, since=int(entry.since))
-    if action == Action.MONITOR:
-        return Finding(_CHECK, text, Action.MONITOR, since=int(entry.since))
-    return hardware(_CHECK, text, Action(action), int(entry.since))
+    if number == _ADVICE_NUMBER and (advice := _ADVICE.search(entry.words)):
+        text, action = f"{text}: {advice[1]}", _advised(advice[1].lower())
+    return by_action(_CHECK, text, action, int(entry.since))
 
 
 def _applies(rule: Rule, kind: str, number: int, word: str) -> bool:
@@ -144,13 +140,8 @@ def _applies(rule: Rule, kind: str, number: int, word: str) -> bool:
     return rule.kind == kind and rule.word in {"any", word or "none"} and (not rule.numbers or number in rule.numbers)
 
 
-def _advised(text: str, entry: _Entry) -> Finding:
-    """Return what the driver has advised last."""
-    match = _ADVICE.search(entry.words)
-    advice = match[1].lower() if match else ""
-    text = f"{text}: {match[1]}" if match else text
+def _advised(advice: str) -> str:
+    """Return the action that the driver has advised last."""
     if "reset" in advice or "reboot" in advice:
-        return hardware(_CHECK, text, Action.REBOOT, int(entry.since))
-    if advice in {"none", "drain p2p"}:
-        return Finding(_CHECK, text, Action.MONITOR, since=int(entry.since))
-    return unknown(_CHECK, text, since=int(entry.since))
+        return "reboot"
+    return "monitor" if advice in {"none", "drain p2p"} else "unknown"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..program import MissingProgramError, ProgramError
+from ..program import ProgramError
 from .machine import Machine
-from .verdict import Action, Cause, Finding, hardware, software, unknown
+from .verdict import Action, Cause, Finding, by_action, hardware, unfinished, unknown
 
 _NONE = {"", "N/A", "Not Supported", "Requested functionality has been deprecated"}
 _LOST = {"GPU is lost", "GPU requires reset", "GPU is inaccessible"}
@@ -122,35 +122,18 @@ def _judge(gpu: ET.Element, path: str, text: str, rule: Rule | None) -> Finding 
         return unknown(rule.check, words)
     if rule.name == "pending":
         current = (gpu.findtext(path.replace("pending_", "current_")) or "").strip()
-        return None if current == text else _pending(rule.check, f"{words}, now {current}", action)
-    return _found(rule.check, words, action)
-
-
-def _pending(check: str, words: str, action: str) -> Finding:
-    """Return the finding about a change that waits for a reset: somebody has made it."""
-    return Finding(check, words, Action(action), Cause.SOFTWARE)
-
-
-def _found(check: str, words: str, action: str) -> Finding:
-    """Return a finding by its action in the table."""
-    match action:
-        case "unknown":
-            return unknown(check, words)
-        case Action.MONITOR:
-            return Finding(check, words, Action.MONITOR)
-        case Action.REPAIR:
-            return software(check, words)
-    return hardware(check, words, Action(action))
+        # Somebody has made the change, which waits for a reset.
+        change = Finding(rule.check, f"{words}, now {current}", Action(action), Cause.SOFTWARE)
+        return None if current == text else change
+    return by_action(rule.check, words, action)
 
 
 def read_document(machine: Machine) -> tuple[ET.Element | None, Iterable[Finding]]:
     """Return the document of nvidia-smi, None without one, and what its exit status says."""
     try:
         result = machine.run("nvidia-smi", "-q", "-x", attempts=2)
-    except MissingProgramError as error:
-        return None, [software("driver", str(error))]
     except ProgramError as error:
-        return None, [unknown("driver", str(error), Action.REPAIR)]
+        return None, [unfinished("driver", error)]
     told = [Finding(*_STATUSES[result.status])] if result.status in _STATUSES else []
     try:
         document = ET.fromstring(result.text)  # noqa: S314  the driver's own

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from ..program import MissingProgramError, ProgramError
+
 
 class Action(StrEnum):
     """The action that a finding requires, in ascending order of severity."""
@@ -72,6 +74,24 @@ def software(check: str, text: str, action: Action = Action.REPAIR) -> Finding:
 def unknown(check: str, text: str, action: Action = Action.MONITOR, since: int = 0) -> Finding:
     """Return a finding about something that the check cannot judge."""
     return Finding(check, text, action, Cause.UNKNOWN, since)
+
+
+def unfinished(check: str, error: ProgramError) -> Finding:
+    """Return a finding about a program that is not installed, or cannot be run."""
+    cause = Cause.SOFTWARE if isinstance(error, MissingProgramError) else Cause.UNKNOWN
+    return Finding(check, str(error), Action.REPAIR, cause)
+
+
+def by_action(check: str, text: str, action: str, since: int = 0) -> Finding:
+    """Return a finding by its action in a table; `unknown` is one there."""
+    match action:
+        case "unknown":
+            return unknown(check, text, since=since)
+        case Action.MONITOR:
+            return Finding(check, text, Action.MONITOR, since=since)
+        case Action.REPAIR:
+            return software(check, text)
+    return hardware(check, text, Action(action), since)
 
 
 @dataclass(frozen=True)
