@@ -12,7 +12,7 @@ of operators, which keep nothing, ask for the next actions towards a number of m
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from bedplate.capacity.boots import Boot, are_elsewhere, failed_boots, failing, is_boot_failure
@@ -25,6 +25,7 @@ from bedplate.capacity.observation import (
     Pool,
     SetDesired,
     failure_code,
+    failure_of,
 )
 
 HOLD = 300.0
@@ -156,20 +157,11 @@ def launch_failure(pool: Pool, launches: Sequence[Activity], since: float) -> Po
 
 def _opened(breaker: Breaker | None, failure: PoolFailure, facts: PoolFacts, now: float) -> Breaker:
     failures = breaker.failures + 1 if breaker else 1
-    known = FAILURES.get(failure.code or "")
-    longest = SHORTAGE_HOLD if known and known.is_brief else LONGEST_HOLD
+    longest = SHORTAGE_HOLD if failure_of(failure.code).is_brief else LONGEST_HOLD
     # A zone in which no boot has failed can be probed at once.
     hold = 0.0 if failure.needs_node and facts.untried_zones else HOLD
     until = now + min(longest, hold * 2 ** min(failures - 1, 8))
-    return Breaker(
-        failure.code,
-        failure.cause,
-        now,
-        until,
-        failures,
-        text=failure.text,
-        needs_node=failure.needs_node,
-    )
+    return Breaker(opened=now, until=until, failures=failures, **asdict(failure))
 
 
 def _has_succeeded(breaker: Breaker, facts: PoolFacts) -> bool:
@@ -402,8 +394,8 @@ def common_fault(pool: Pool, pools: Iterable[Pool], breakers: Mapping[str, Break
     """Return the other pool of a group that met a fault which all regions have; empty if none did."""
     for other in pools:
         breaker = breakers.get(other.name)
-        failure = FAILURES.get(breaker.code or "") if breaker and breaker.is_open else None
-        if failure and failure.everywhere and other.group == pool.group and other.name != pool.name:
+        is_met = breaker is not None and breaker.is_open and failure_of(breaker.code).everywhere
+        if is_met and other.group == pool.group and other.name != pool.name:
             return other.name
     return ""
 
@@ -411,9 +403,8 @@ def common_fault(pool: Pool, pools: Iterable[Pool], breakers: Mapping[str, Break
 def faults(rungs: Iterable[RungState]) -> Iterator[str]:
     """Yield the failures of pools that an operator must end, with AWS's text and the fix."""
     for rung in rungs:
-        breaker = rung.breaker
-        failure = FAILURES.get(breaker.code or "") if breaker and breaker.is_open else None
-        if breaker and failure and failure.is_fault:
+        failure = failure_of(rung.breaker.code if rung.breaker and rung.breaker.is_open else None)
+        if failure.is_fault:
             yield f"{rung.pool.name}: {failure.cause}; {failure.fix}"
 
 

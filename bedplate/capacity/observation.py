@@ -150,6 +150,14 @@ FAILURES: Mapping[str, Failure] = MappingProxyType(
 )
 
 
+_UNKNOWN = Failure("", (), "")
+
+
+def failure_of(code: str | None) -> Failure:
+    """Return the failure that a code stands for; for an unknown code, one without a cause and a fix."""
+    return FAILURES.get(code or "", _UNKNOWN)
+
+
 def failure_code(text: str) -> str | None:
     """Return the code of a failed launch by the text of its scaling activity; None if the text is unknown."""
     # `UnsupportedOperation`, a wrong template, is not `Unsupported`.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from bedplate.capacity.controller import subject_of
 from bedplate.capacity.ladder import Breaker, LadderDecision, RungStatus
 from bedplate.capacity.observation import (
-    FAILURES,
     Action,
     Activity,
     Machine,
@@ -18,6 +17,7 @@ from bedplate.capacity.observation import (
     SetDesired,
     Size,
     Terminate,
+    failure_of,
     verb_of,
 )
 from bedplate.capacity.shrink import idle_end, keep_reason
@@ -83,6 +83,7 @@ def size_words(size: Size) -> str:
 
 def breaker_sentences(breaker: Breaker, now: float) -> str:
     """Return why a rung launches nothing, when one machine probes it, and what an operator can change."""
+    failure = failure_of(breaker.code)
     code, fix = f" ({breaker.code})" if breaker.code else "", fix_sentence(breaker.code)
     result = "when its machine is a node" if breaker.needs_node else "when AWS launches its machine"
     if breaker.probe is not None:
@@ -91,34 +92,21 @@ def breaker_sentences(breaker: Breaker, now: float) -> str:
         probe = f"From {clock(breaker.until)} a pending pod can start one machine as a probe."
     else:
         probe = "The next pending pod starts one machine as a probe."
-    said = f' AWS: "{one_line(breaker.text)[:_TEXT]}".' if breaker.text and not _is_brief(breaker.code) else ""
-    next_rungs = "No other region is tried." if _is_everywhere(breaker.code) else "Pods use the next rungs."
+    said = f' AWS: "{one_line(breaker.text)[:_TEXT]}".' if breaker.text and not failure.is_brief else ""
+    next_rungs = "No other region is tried." if failure.everywhere else "Pods use the next rungs."
     return f"skipped since {clock(breaker.opened)}: {breaker.cause}{code}.{said} {next_rungs} {probe}{fix}"
-
-
-def _is_brief(code: str | None) -> bool:
-    failure = FAILURES.get(code or "")
-    return failure is not None and failure.is_brief
-
-
-def _is_everywhere(code: str | None) -> bool:
-    failure = FAILURES.get(code or "")
-    return failure is not None and failure.everywhere
-
-
-def known_cause(code: str | None) -> str:
-    """Return the cause that a code of a failed launch stands for; empty for an unknown code."""
-    return FAILURES[code].cause if code and code in FAILURES else ""
 
 
 def coded_cause(code: str | None, text: str) -> str:
     """Return the cause of a failed launch with its code; for an unknown code, the text."""
-    return f"{FAILURES[code].cause} ({code})" if code and code in FAILURES else text
+    cause = failure_of(code).cause
+    return f"{cause} ({code})" if cause else text
 
 
 def fix_sentence(code: str | None) -> str:
     """Return what an operator can change against a failure, after a space; empty for an unknown code."""
-    return f" To change that: {FAILURES[code].fix}." if code and code in FAILURES else ""
+    fix = failure_of(code).fix
+    return f" To change that: {fix}." if fix else ""
 
 
 def use_sentence(observation: Observation, machine: Machine, pool: Pool) -> str:
@@ -260,7 +248,7 @@ def shortage_fix(decision: LadderDecision) -> str:
     codes = (rung.code for rung in decision.rungs if rung.status is RungStatus.FAILED and rung.code)
     code = next(codes, None)
     if code:
-        return FAILURES[code].fix
+        return failure_of(code).fix
     is_full = all(rung.status is RungStatus.FULL for rung in decision.rungs)
     return (
         "raise `max` of its rungs in the fleet file"

@@ -17,6 +17,7 @@ from bedplate.capacity.observation import (
     Observation,
     Pod,
     Pool,
+    failure_of,
     verb_of,
 )
 from bedplate.report.capacity import (
@@ -26,7 +27,6 @@ from bedplate.report.capacity import (
     clock,
     coded_cause,
     fix_sentence,
-    known_cause,
     mismatch,
     shortage,
     size_words,
@@ -243,14 +243,14 @@ def _rung_words(state: CapacityState, pool: Pool) -> tuple[str, str]:
     breaker = state.breakers.get(pool.name)
     if breaker and breaker.is_open:
         sentences = breaker_sentences(breaker, state.observation.time)
-        return known_cause(breaker.code) or breaker.cause, f"{count}; {sentences}"
+        return failure_of(breaker.code).cause or breaker.cause, f"{count}; {sentences}"
     if fault := common_fault(pool, state.observation.pools, state.breakers):
         cause = state.breakers[fault].cause
         return cause, f"{count}; not tried: {fault} has met a fault that all regions have: {cause}."
     if failure := _last_failure(state, pool):
         cause = coded_cause(failure.code, failure.text or "AWS gave no reason")
         failed = f"the last launch failed at {clock(failure.time)}: {cause}. The next rungs are used."
-        return known_cause(failure.code) or "launch failed", f"{count}; {failed}{fix_sentence(failure.code)}"
+        return failure_of(failure.code).cause or "launch failed", f"{count}; {failed}{fix_sentence(failure.code)}"
     missing = pool.desired - len(machines)
     if missing > 0:
         return "launching", f"{count}; AWS is launching {missing} more."
