@@ -182,6 +182,13 @@ def _cpu(region: str, rung: int) -> Launchable:
     return Launchable(replace(pool, max=40), 150.0)
 
 
+_PAIR = (_train(WEST, 0, 60), _train(EAST, 1, 60))
+
+
+def _long_burst() -> tuple[Job, ...]:
+    return tuple(gpu_burst(replace(_TRAIN, hours=(2, 4)), "job", 240, 1800, 300))
+
+
 def burst_1600() -> Scenario:
     """60 GPUs on site grow to 1,600 over three regions; the first two have less than their pools may hold."""
     zones = zip((f"{region}{letter}" for region in (WEST, EAST, NORTH) for letter in "ab"), _BURST_ZONES, strict=True)
@@ -200,10 +207,9 @@ _BURST_ZONES = (45, 35, 40, 30, 60, 60)
 
 def never_join() -> Scenario:
     """A broken image: for three hours no machine of the first region becomes a node, in the second one of ten."""
-    pools = (_train(WEST, 0, 60), _train(EAST, 1, 60))
-    broken = (Broken(pools[0].pool.name, 0, 3 * HOUR), Broken(pools[1].pool.name, 0, 9 * HOUR, 0.1))
-    jobs = gpu_burst(replace(_TRAIN, hours=(2, 4)), "job", 240, 1800, 300)
-    return Scenario("never-join", "a broken image", 8 * HOUR, pools, tuple(jobs), 1800, broken=broken)
+    west, east = (item.pool.name for item in _PAIR)
+    broken = (Broken(west, 0, 3 * HOUR), Broken(east, 0, 9 * HOUR, 0.1))
+    return Scenario("never-join", "a broken image", 8 * HOUR, _PAIR, _long_burst(), 1800, broken=broken)
 
 
 def gangs() -> Scenario:
@@ -224,9 +230,7 @@ def steady_day() -> Scenario:
     """Jobs arrive all day; 200 GPUs are at work on average."""
     work = Work("train", (1, 1, 2, 2, 4, 8), (0.5, 4.5))
     jobs = gpu_stream(work, "job", 200, 0, 24 * HOUR)
-    return Scenario(
-        "steady-day", "a day of steady work", 24 * HOUR, (_train(WEST, 0, 60), _train(EAST, 1, 60)), tuple(jobs)
-    )
+    return Scenario("steady-day", "a day of steady work", 24 * HOUR, _PAIR, tuple(jobs))
 
 
 def dry_region() -> Scenario:
@@ -279,9 +283,7 @@ def idle_night() -> Scenario:
     """A day of work, a night without, and a morning."""
     work = replace(_TRAIN, hours=(0.5, 3.0))
     jobs = gpu_stream(work, "day", 150, 0, 8 * HOUR) + gpu_stream(work, "morning", 150, 18 * HOUR, 22 * HOUR)
-    return Scenario(
-        "idle-night", "a night without work", 24 * HOUR, (_train(WEST, 0, 60), _train(EAST, 1, 60)), tuple(jobs)
-    )
+    return Scenario("idle-night", "a night without work", 24 * HOUR, _PAIR, tuple(jobs))
 
 
 def human_cordons() -> Scenario:
@@ -293,15 +295,7 @@ def human_cordons() -> Scenario:
         HumanCordon(5 * HOUR, name, 4, 6 * HOUR, busy=True),
     )
     jobs = gpu_stream(replace(_TRAIN, hours=(0.5, 2.0)), "job", 100, 0, 7 * HOUR)
-    pools = (_train(WEST, 0, 60), _train(EAST, 1, 60))
-    return Scenario("human-cordons", "people cordon nodes", 10 * HOUR, pools, tuple(jobs), cordons=cordons)
-
-
-_PAIR = (_train(WEST, 0, 60), _train(EAST, 1, 60))
-
-
-def _long_burst() -> tuple[Job, ...]:
-    return tuple(gpu_burst(replace(_TRAIN, hours=(2, 4)), "job", 240, 1800, 300))
+    return Scenario("human-cordons", "people cordon nodes", 10 * HOUR, _PAIR, tuple(jobs), cordons=cordons)
 
 
 def bad_image() -> Scenario:
