@@ -149,10 +149,10 @@ class Launcher(Protocol):
 
 @dataclass
 class Packer:
-    """Places pods one after the other, each in the first place with room; `launcher` adds places."""
+    """Places pods one after the other, each in the first place with room; a `launcher` adds places."""
 
     places: list[Place]
-    launcher: Launcher
+    launcher: Launcher | None = None
     _cursors: dict[Shape, int] = field(default_factory=dict)
 
     def place(self, pod: Pod) -> Place | None:
@@ -161,7 +161,7 @@ class Packer:
         full = self.full_domains(shape)
         place = _first(shape, self._cursors, self.places, full)
         if place is None:
-            place = self.launcher.open(shape, None, full)
+            place = self.launcher.open(shape, None, full) if self.launcher else None
             if place is None:
                 return None
             self.places.append(place)
@@ -190,7 +190,7 @@ class Packer:
         for shape in shapes:
             full = self.full_domains(shape, opened)
             place = _first(shape, cursors, here, full)
-            if place is None and pool and (place := self.launcher.open(shape, pool, full)):
+            if place is None and pool and self.launcher and (place := self.launcher.open(shape, pool, full)):
                 here.append(place)
                 opened.append(place)
             if place is None:
@@ -202,8 +202,9 @@ class Packer:
             return placed
         for shape, place in zip(shapes, placed, strict=False):
             place.take(shape, -1)
-        for place in opened:
-            self.launcher.close(place)
+        if self.launcher:
+            for place in opened:
+                self.launcher.close(place)
         return []
 
     def full_domains(self, shape: Shape, opened: Sequence[Place] = ()) -> Full:

@@ -29,7 +29,7 @@ from bedplate.capacity.observation import (
     Terminate,
     UncordonNode,
 )
-from bedplate.capacity.packing import Packer, Place, Source, node_place
+from bedplate.capacity.packing import Packer, Source, node_place
 from bedplate.errors import InputError
 from bedplate.spec.text import seconds_of
 
@@ -171,15 +171,10 @@ class Removal:
     left: int
     above: dict[str, int]
     replaced: Counter[str] = field(default_factory=Counter)
-    kept: int = 0
-    """Machines that would be removed without the cap."""
 
     def take(self, pool: str, *, is_counted: bool = False) -> bool:
         """Return whether one more machine of a pool may be removed, and count it, unless its cordon was counted."""
-        if self.above[pool] <= 0:
-            return False
-        if self.left <= 0 and not is_counted:
-            self.kept += 1
+        if self.above[pool] <= 0 or (self.left <= 0 and not is_counted):
             return False
         self.left -= not is_counted
         self.above[pool] -= 1
@@ -328,9 +323,8 @@ def _replace_failed(fleet: Fleet, removal: Removal) -> Iterator[Action]:
 def _end_replaced(fleet: Fleet, removal: Removal, machine: Machine, reason: str) -> Iterator[Action]:
     """End a machine; AWS replaces it if pending pods or the minimum need it."""
     name = machine.pool
-    if removal.left <= 0:
-        removal.kept += 1
-    elif removal.replaced[name] < fleet.growth.ladder.opened[name] or removal.above[name] <= 0:
+    is_needed = removal.replaced[name] < fleet.growth.ladder.opened[name] or removal.above[name] <= 0
+    if is_needed and removal.left > 0:
         removal.left -= 1
         removal.replaced[name] += 1
         yield Terminate(machine.id, decrement=False, reason=reason)
@@ -445,7 +439,7 @@ def _target(fleet: Fleet, rung: RungState, node: Node, work: Sequence[Pod]) -> s
         for other in fleet.observation.nodes
         if other.name != node.name and _is_better(fleet, rung, other, is_light=is_light)
     ]
-    packer = Packer(places, _NoLaunch())
+    packer = Packer(places)
     targets = [packer.place(pod) for pod in sorted(work, key=lambda pod: pod.arrival)]
     names = dict.fromkeys(target.name for target in targets if target)
     return ", ".join(names) if all(targets) else ""
@@ -485,13 +479,3 @@ def _better_rung(fleet: Fleet, rung: RungState) -> RungState | None:
 def _launches_nothing(rung: RungState) -> bool:
     machines = rung.facts.machines if rung.facts else ()
     return rung.expected == rung.machines and all(machine.node for machine in machines)
-
-
-class _NoLaunch:
-    """A ladder that launches nothing."""
-
-    def open(self, *_: object) -> Place | None:
-        """Return no machine."""
-
-    def close(self, place: Place) -> None:
-        """Do nothing."""

@@ -237,10 +237,7 @@ class World:
     def _terminate(self, machine: SimMachine | None, *, decrement: bool) -> bool:
         if machine is None or (decrement and machine.group.desired <= machine.group.pool.min):
             return False
-        node = machine.node
-        self.counts["broken_cordons"] += node is not None and node.cordoned is Cordon.HUMAN
-        for pod in list(node.pods.values()) if node else ():
-            self._stop(pod, _how(pod))
+        self.counts["broken_cordons"] += machine.node is not None and machine.node.cordoned is Cordon.HUMAN
         self._end(machine)
         if decrement:
             machine.group.desired -= 1
@@ -370,7 +367,9 @@ class World:
         self.nodes[place.name] = machine.node
         self._is_changed = True
 
-    def _end(self, machine: SimMachine) -> None:
+    def _end(self, machine: SimMachine, how: str = "") -> None:
+        for pod in list(machine.node.pods.values()) if machine.node else ():
+            self._stop(pod, how or _how(pod))
         del self.machines[machine.id], machine.group.machines[machine.id]
         if machine.node:
             del self.nodes[machine.node.place.name]
@@ -403,9 +402,7 @@ class World:
     def _take(self, machine: SimMachine) -> None:
         if machine.id not in self.machines:
             return
-        for pod in list(machine.node.pods.values()) if machine.node else ():
-            self._stop(pod, "interrupted")
-        self._end(machine)
+        self._end(machine, "interrupted")
         self._fill(machine.group)
 
     def _cordon_by_person(self, cordon: HumanCordon) -> None:
@@ -437,7 +434,7 @@ class World:
             for node in self.nodes.values()
             if node.cordoned is None and not (node.machine and node.machine.notice is not None)
         ]
-        packer = Packer([node.place for node in nodes], _Launches(None))
+        packer = Packer([node.place for node in nodes])
         gangs: defaultdict[str, list[SimPod]] = defaultdict(list)
         for pod in [pod for pod in self.pending.values() if not pod.job.refused]:
             if pod.job.pod.gang:
@@ -501,15 +498,15 @@ class World:
 
 @dataclass
 class _Launches:
-    """Empty machines of one pool without a limit, to count them; none without a pool."""
+    """Empty machines of one pool without a limit, to count them."""
 
-    pool: Pool | None
+    pool: Pool
     count: int = 0
 
     def open(self, shape: Shape, *_: object) -> Place | None:
         """Return one more machine if the pod fits."""
-        place = machine_place(self.pool, "", "", Source.NEW) if self.pool else None
-        if place is None or not (place.admits(shape) and place.has_room(shape)):
+        place = machine_place(self.pool, "", "", Source.NEW)
+        if not (place.admits(shape) and place.has_room(shape)):
             return None
         self.count += 1
         return place
