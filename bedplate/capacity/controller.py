@@ -111,7 +111,7 @@ def log_entry(outcome: Outcome, time: float) -> Mapping[str, object]:
 def round_warnings(result: Round) -> tuple[str, ...]:
     """Return what an operator must know about a round besides its actions."""
     silent = dict.fromkeys(pool.region for pool in result.observation.pools if pool.silent)
-    held = (result.decision.held,) if result.decision.held else ()
+    held = (f"{result.decision.held}; `bedplate kube status` shows the cluster",) if result.decision.held else ()
     lost = map(not_ready_sentence, filter(_is_lost, result.observation.nodes))
     unanswered = (f"{region} does not answer: its pools stay as they are" for region in silent)
     return (*held, *result.decision.faults, *unanswered, *lost)

@@ -6,17 +6,15 @@ A device plugin registers minutes after its node, or again after a restart, and 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from bedplate.capacity.observation import Machine, Node, Observation, Pool
+from bedplate.capacity.observation import UNITS, Machine, Node, Observation, Pool
 
 
 def missing_devices(node: Node, pool: Pool) -> str:
     """Return the planned devices of which a node offers fewer; empty if it has all."""
-    for count, planned, unit in (
-        (node.size.gpus, pool.size.gpus, "GPUs"),
-        (node.size.efa, pool.size.efa, "EFA interfaces"),
-    ):
+    for name in ("gpus", "efa"):
+        count, planned = getattr(node.size, name), getattr(pool.size, name)
         if count < planned:
-            return f"{count} of {planned} {unit}"
+            return f"{count} of {planned} {UNITS[name]}"
     return ""
 
 

@@ -15,6 +15,7 @@ from bedplate.capacity.packing import (
     Source,
     is_full,
     machine_place,
+    new_machine,
     node_place,
     shape_of,
     shortfalls,
@@ -98,7 +99,7 @@ class Ladder:
     def suited(self, shape: Shape) -> list[RungState]:
         """Return the rungs on which an empty machine can run a pod of a shape."""
         if shape not in self._suited:
-            self._suited[shape] = [rung for rung in self.rungs if _suits(rung.pool, shape)]
+            self._suited[shape] = [rung for rung in self.rungs if not any(shortfalls(shape, new_machine(rung.pool)))]
         return self._suited[shape]
 
     def obstacle(self, shape: Shape) -> str:
@@ -297,22 +298,13 @@ def _doubt_reason(growth: Growth, pod: Pod, now: float) -> str:
 def _empty_places(ladder: Ladder, shape: Shape) -> Iterator[Place]:
     """Yield an empty machine of every pool, and an empty node of every kind of nodes: nearly each has a label alone."""
     for rung in ladder.rungs:
-        yield machine_place(rung.pool, rung.pool.name, _only(rung.pool.zones), Source.NEW)
+        yield new_machine(rung.pool)
     keys = {key for key, _ in shape.selector} | {rule.domain for rule in shape.spread if rule.skew}
     kinds = {(node.size, node.taints, *map(node.labels.get, sorted(keys))): node for node in ladder.observation.nodes}
     for node in kinds.values():
         place = node_place(node, Source.LIVE, None)
         place.free = replace(node.size, pods=1)
         yield place
-
-
-def _only(zones: Sequence[str]) -> str:
-    return zones[0] if len(zones) == 1 else ""
-
-
-def _suits(pool: Pool, shape: Shape) -> bool:
-    place = machine_place(pool, pool.name, _only(pool.zones), Source.NEW)
-    return place.admits(shape) and place.has_room(shape)
 
 
 def _unplaceable(ladder: Ladder, shape: Shape) -> str:

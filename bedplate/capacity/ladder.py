@@ -10,7 +10,6 @@ The controller reads the rungs with their breakers (`read_rungs`), and keeps a `
 of operators, which keep nothing, ask for the next actions towards a number of machines (`next_actions`).
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -353,26 +352,20 @@ class Memory:
 
 def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...]:
     """Return all pools, reservations and capacity blocks first, else in ladder order, each with its new breaker."""
-    machines: dict[str, list[Machine]] = defaultdict(list)
-    for machine in observation.machines:
-        machines[machine.pool].append(machine)
-    launches: dict[str, list[Activity]] = defaultdict(list)
-    for launch in observation.activities:
-        launches[launch.pool].append(launch)
     longest: dict[str, float] = {}
     for pool in observation.pools:
         longest[pool.type] = max(longest.get(pool.type, 0.0), memory.boots.get(pool.name, 0.0))
     rungs = []
     for pool in sorted(observation.pools, key=lambda pool: not pool.market.is_reserved):
-        own = tuple(machines[pool.name])
+        own, launches = observation.machines_of(pool.name), observation.launches_of(pool.name)
         # The type takes about as long in another region; types that are not known are not compared.
         boot = memory.boots.get(pool.name) or (longest[pool.type] if pool.type else 0.0)
         late = tuple(_late(own, observation, boot or None))
         # The memory may be that of an earlier controller, and the shortage may have ended since.
         short_since = memory.short.get(pool.name) if len(own) < pool.desired else None
         earlier = memory.unready.get(pool.name, {})
-        boots = failed_boots(launches[pool.name], late, earlier, memory.ended, observation.time)
-        facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, short_since, boots)
+        boots = failed_boots(launches, late, earlier, memory.ended, observation.time)
+        facts = PoolFacts(pool, own, launches, late, short_since, boots)
         rungs.append(_rung(facts, memory, observation))
     return tuple(_without_climbing(rungs))
 
@@ -522,7 +515,7 @@ def _rung_failure(observation: Observation, pool: Pool, tried: float | None) -> 
     """Return the code and the reason for which a pool is not tried; an empty reason if it is."""
     if pool.cannot_launch:
         return None, pool.cannot_launch
-    launches = [activity for activity in observation.activities if activity.pool == pool.name]
+    launches = observation.launches_of(pool.name)
     if failure := launch_failure(pool, launches, observation.time - HOLD):
         return failure.code, failure.cause
     success = max((activity.time for activity in launches if activity.ok), default=0.0)

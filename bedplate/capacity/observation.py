@@ -215,6 +215,16 @@ class Size:
         )
 
 
+UNITS = {
+    "gpus": "GPUs",
+    "cpus": "CPUs",
+    "memory": "GiB of memory",
+    "efa": "EFA interfaces",
+    "ephemeral": "GiB of ephemeral storage",
+}
+"""The units of the resources of a size in texts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A limit on the pods of a kind in each `domain`: hostname or zone. `pods` names the kind.
@@ -414,6 +424,10 @@ class Observation:
     def machines_of(self, pool: str) -> tuple[Machine, ...]:
         """Return the machines of a pool."""
         return tuple(machine for machine in self.machines if machine.pool == pool)
+
+    def launches_of(self, pool: str) -> tuple[Activity, ...]:
+        """Return the launches of a pool."""
+        return tuple(launch for launch in self.activities if launch.pool == pool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
-from bedplate.capacity.observation import ROUNDING, Node, Pod, Pool, Size, Spread
+from bedplate.capacity.observation import ROUNDING, UNITS, Node, Pod, Pool, Size, Spread
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONES = ("topology.kubernetes.io/zone", "zone")
@@ -126,6 +126,11 @@ def machine_place(pool: Pool, name: str, zone: str, source: Source) -> Place:
     labels = {**pool.labels, **dict.fromkeys(ZONES, zone)} if zone else pool.labels
     free = replace(pool.size, pods=pool.size.pods or _UNLIMITED)
     return Place(source, name, pool.name, zone, labels, pool.taints, free)
+
+
+def new_machine(pool: Pool) -> Place:
+    """Return an empty machine that a pool can launch; in a pool with several zones, its zone is not known."""
+    return machine_place(pool, pool.name, pool.zones[0] if len(pool.zones) == 1 else "", Source.NEW)
 
 
 Full = Mapping[str, set[Hashable]]
@@ -260,8 +265,7 @@ def shortfalls(shape: Shape, place: Place) -> Iterator[str]:
     yield from (f"it has no label {key}, over which the pod is spread" for key in place.lacks(shape))
     if taints := sorted(place.taints - shape.tolerations):
         yield f"the pod does not tolerate {', '.join(taints)}"
-    names = ("gpus", "cpus", "memory", "efa", "ephemeral")
-    for name, unit in zip(names, ("GPUs", "CPUs", "GiB of memory", "EFA interfaces", "GiB on disk"), strict=True):
+    for name, unit in UNITS.items():
         needed, free = getattr(shape.size, name), getattr(place.free, name)
         if needed > free + ROUNDING:
             yield f"it has {free:g} {unit}, not {needed:g}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.capacity.controller import subject_of
 from bedplate.capacity.ladder import Breaker, LadderDecision, RungStatus
 from bedplate.capacity.observation import (
+    UNITS,
     Action,
     Activity,
     Machine,
@@ -20,6 +21,7 @@ from bedplate.capacity.observation import (
     failure_of,
     verb_of,
 )
+from bedplate.capacity.packing import new_machine, shape_of, shortfalls
 from bedplate.capacity.shrink import idle_end, keep_reason
 from bedplate.capacity.simulator import Simulation
 from bedplate.errors import BedplateError
@@ -38,19 +40,7 @@ _TEXT = 160
 
 def mismatch(pod: Pod, pool: Pool) -> str:
     """Return why a machine of a pool cannot run a pod; empty if it can."""
-    if pod.unsupported:
-        return pod.unsupported
-    for key, value in pod.selector.items():
-        if pool.labels.get(key) != value and not (len(pool.zones) > 1 and value in pool.zones):
-            return f"its machines do not have the label {key}={value}"
-    taints = sorted(pool.taints - pod.tolerations)
-    if taints:
-        return f"the pod does not tolerate the taint {taints[0]}"
-    for name, unit in _UNITS.items():
-        needed, size = getattr(pod.size, name), getattr(pool.size, name)
-        if needed > size:
-            return f"the pod asks for {needed:g} {unit}, a machine has {size:g}"
-    return ""
+    return pod.unsupported or next(shortfalls(shape_of(pod), new_machine(pool)), "")
 
 
 def shortage(node: Node, pool: Pool) -> str:
@@ -58,7 +48,7 @@ def shortage(node: Node, pool: Pool) -> str:
 
     One device less is much.
     """
-    for name, unit in _UNITS.items():
+    for name, unit in UNITS.items():
         reported, size = getattr(node.size, name), getattr(pool.size, name)
         if reported < size * (1 if name in _DEVICES else _USUAL):
             return f"{reported:g} {unit}, a machine of {pool.name} has {size:g}"
@@ -66,18 +56,11 @@ def shortage(node: Node, pool: Pool) -> str:
 
 
 _DEVICES, _USUAL = ("gpus", "efa"), 0.9
-_UNITS = {
-    "gpus": "GPUs",
-    "cpus": "CPUs",
-    "memory": "GiB of memory",
-    "efa": "EFA interfaces",
-    "ephemeral": "GiB of ephemeral storage",
-}
 
 
 def size_words(size: Size) -> str:
     """Return what a pod asks for."""
-    words = [f"{getattr(size, name):g} {unit}" for name, unit in _UNITS.items() if getattr(size, name)]
+    words = [f"{getattr(size, name):g} {unit}" for name, unit in UNITS.items() if getattr(size, name)]
     return ", ".join(words) or "nothing"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.capacity.controller import not_ready_sentence, pods_words, subject_of
+from bedplate.capacity.controller import Round, not_ready_sentence, pods_words, round_warnings, subject_of
 from bedplate.capacity.devices import missing_devices
 from bedplate.capacity.ladder import Breaker, common_fault
 from bedplate.capacity.observation import (
@@ -70,7 +70,7 @@ class CapacityState:
 
     def machines(self, pool: Pool) -> tuple[Machine, ...]:
         """The machines of a pool."""
-        return tuple(machine for machine in self.observation.machines if machine.pool == pool.name)
+        return self.observation.machines_of(pool.name)
 
 
 def status_lines(state: CapacityState) -> Iterator[str]:
@@ -84,11 +84,7 @@ def status_lines(state: CapacityState) -> Iterator[str]:
     if state.has_cluster:
         yield f"{counted(document['pending'], 'pod')} without a node"
     yield from _people_lines(state, state.observation.pools)
-    if state.decision.held:
-        yield f"warning: {state.decision.held}; `bedplate kube status` shows the cluster"
-    lost = (node for node in state.observation.nodes if node.not_ready_since is not None)
-    yield from (f"warning: {not_ready_sentence(node)}" for node in lost)
-    yield from (f"warning: {fault}" for fault in state.decision.faults)
+    yield from (f"warning: {line}" for line in round_warnings(Round(state.observation, state.decision)))
     others = [(pool, pool.suspended) for pool in state.observation.pools if pool.suspended]
     yield from (f"warning: {pool.name}: suspended processes: {', '.join(names)}" for pool, names in others)
     yield from (f"warning: {line}" for line in _out_lines(state.observation.pools))
@@ -188,7 +184,7 @@ def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
     yield f"{pod.id} waits{gang} for {waited}. It asks for {size_words(pod.size)}."
     for pool in state.worker_pools:
         reason = mismatch(pod, pool)
-        sentence = f"does not suit it: {reason}." if reason else _rung_words(state, pool)[1]
+        sentence = f"does not suit the pod: {reason}." if reason else _rung_words(state, pool)[1]
         yield f"{pool.group}, rung {rung_name(pool)}: {sentence}"
     yield from _place_lines(state, {pod.id: "It"})
     if pod.message:
@@ -220,8 +216,7 @@ def _last_failure(state: CapacityState, pool: Pool) -> Activity | None:
     """Return the newest launch of a pool if it has failed within the last hour; None if a breaker says more."""
     if state.has_cluster and pool.name in state.workers:
         return None
-    launches = [launch for launch in state.observation.activities if launch.pool == pool.name]
-    newest = max(launches, key=lambda launch: launch.time, default=None)
+    newest = max(state.observation.launches_of(pool.name), key=lambda launch: launch.time, default=None)
     is_recent = newest is not None and state.observation.time - newest.time < _RECENT
     return newest if newest is not None and is_recent and not newest.ok else None
 

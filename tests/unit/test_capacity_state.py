@@ -189,9 +189,9 @@ def test_a_paused_group_says_who_has_paused_it() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"selector": {"disk": "ssd"}}, "its machines do not have the label disk=ssd"),
-        ({"size": Size(gpus=16)}, "the pod asks for 16 GPUs, a machine has 8"),
-        ({"size": Size(memory=2000)}, "the pod asks for 2000 GiB of memory, a machine has 1000"),
+        ({"selector": {"disk": "ssd"}}, "its disk is missing, not ssd"),
+        ({"size": Size(gpus=16)}, "it has 8 GPUs, not 16"),
+        ({"size": Size(memory=2000)}, "it has 1000 GiB of memory, not 2000"),
     ],
 )
 def test_a_pod_that_fits_no_rung_has_a_reason(change: Mapping[str, Any], words: str) -> None:
@@ -199,7 +199,7 @@ def test_a_pod_that_fits_no_rung_has_a_reason(change: Mapping[str, Any], words: 
     pod = replace(POD, **change)
     lines = list(explain_pod(state(observation(pods=(pod,))), pod))
 
-    assert lines[1] == f"train, rung 1 us-west-2a on-demand: does not suit it: {words}."
+    assert lines[1] == f"train, rung 1 us-west-2a on-demand: does not suit the pod: {words}."
     assert lines[-1].startswith("No machine is started for it: no pool fits; ")
 
 
