@@ -37,7 +37,6 @@ from bedplate.plan.capacity import CapacityPlan, CapacityPool
 from bedplate.plan.registration import MAX_PODS
 from bedplate.rounds import ask_within
 
-_SUBNETS = 200
 LONGEST_ANSWER = 20.0
 """Seconds in which a region must answer."""
 _HISTORY = timedelta(hours=6).total_seconds()
@@ -165,10 +164,9 @@ class FleetGroups:
                 yield request["InstanceId"], status["UpdateTime"].timestamp() + _NOTICE
 
     def _addresses(self, region: str, subnets: list[str]) -> Iterator[tuple[str, int]]:
-        for start in range(0, len(subnets), _SUBNETS):
-            query = {"SubnetIds": subnets[start : start + _SUBNETS]}
-            for subnet in self.client.items("ec2", region, "describe_subnets", "Subnets", **query):
-                yield subnet["SubnetId"], subnet["AvailableIpAddressCount"]
+        """Yield the free addresses of subnets; a region has one for nodes in each zone."""
+        for subnet in self.client.items("ec2", region, "describe_subnets", "Subnets", SubnetIds=subnets):
+            yield subnet["SubnetId"], subnet["AvailableIpAddressCount"]
 
     def _pools(self, deployed: Sequence[CapacityPool], regions: Mapping[str, _Region]) -> Iterator[Pool]:
         desired = {pool.name: regions[pool.region].groups[pool.name]["DesiredCapacity"] for pool in deployed}

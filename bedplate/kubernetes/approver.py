@@ -30,7 +30,7 @@ from bedplate.kubernetes.approval import (
     track_absences,
 )
 from bedplate.kubernetes.client import ClusterClient, Conflict, Missing, ObjectCache
-from bedplate.kubernetes.demand import GATE, readiness
+from bedplate.kubernetes.demand import GATE, is_ready
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS
 from bedplate.rounds import Reports, run_round
 
@@ -100,8 +100,7 @@ class Approver:
 
     def _ready(self) -> Mapping[str, float]:
         """Return when each ready node was made."""
-        conditions = ((node, readiness(node)) for node in self._nodes.objects().values())
-        ready = (node.metadata for node, condition in conditions if condition and condition.status == "True")
+        ready = (node.metadata for node in self._nodes.objects().values() if is_ready(node))
         return {str(metadata.name): metadata.creationTimestamp.timestamp() for metadata in ready}
 
     def verify(self) -> None:

@@ -1,7 +1,7 @@
 """Pods and nodes of a cluster, joined with the machines that AWS reports: one observation for the planner."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -161,10 +161,15 @@ def readiness(node: ClusterNode) -> NodeCondition | None:
     return next((condition for condition in conditions if condition.type == "Ready"), None)
 
 
+def is_ready(node: ClusterNode) -> bool:
+    """Return whether a node is ready; kubelet reports that."""
+    condition = readiness(node)
+    return condition is not None and condition.status == "True"
+
+
 def _taints(node: ClusterNode) -> frozenset[str]:
-    ready = readiness(node)
     # The cluster removes the taint a moment after the node has become ready.
-    derived = {UNSCHEDULABLE, NOT_READY} if ready and ready.status == "True" else {UNSCHEDULABLE}
+    derived = {UNSCHEDULABLE, NOT_READY} if is_ready(node) else {UNSCHEDULABLE}
     taints = (node.spec.taints if node.spec else None) or ()
     return blocking_taints(taint for taint in taints if taint.key not in derived)
 
@@ -194,6 +199,7 @@ def _node(
     joined = seconds(node.metadata.creationTimestamp if node.metadata else None)
     ends = [cluster.ends.get(name, cluster.since), *map(_deletion, stuck)]
     not_ready_since = lost_since(node, now)
+    is_dead = not_ready_since is not None and now - not_ready_since >= _DEAD
     return Node(
         name=name,
         machine=instance_of(node),
@@ -206,7 +212,7 @@ def _node(
         idle_since=None if work else max(joined, *ends),
         cordoned=cordon_of(node),
         failed=_gate_verdict(node),
-        defect=_dead(not_ready_since, now),
+        defect="its kubelet has not been ready for an hour" if is_dead else "",
         stuck=tuple(map(pod_id, stuck)),
         not_ready_since=not_ready_since,
     )
@@ -241,11 +247,6 @@ def _gate_verdict(node: ClusterNode) -> str:
     """Return the verdict of a node's failed health gate; empty if it has passed, or not ended since the boot."""
     taints = (node.spec.taints if node.spec else None) or ()
     return next((taint.value for taint in taints if taint.key == GATE and taint.value in _VERDICTS), "")
-
-
-def _dead(not_ready_since: float | None, now: float) -> str:
-    is_dead = not_ready_since is not None and now - not_ready_since >= _DEAD
-    return "its kubelet has not been ready for an hour" if is_dead else ""
 
 
 def _measured(
@@ -334,8 +335,5 @@ class _PodReader:
 
 
 def _with_gang_sizes(pods: Sequence[Pod]) -> tuple[Pod, ...]:
-    counts: defaultdict[str, int] = defaultdict(int)
-    for pod in pods:
-        if pod.gang:
-            counts[pod.gang] += 1
+    counts = Counter(pod.gang for pod in pods)
     return tuple(replace(pod, gang_size=counts[pod.gang]) if pod.gang else pod for pod in pods)

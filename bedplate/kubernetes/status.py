@@ -17,7 +17,7 @@ from bedplate.kubernetes.addons import ADDON_LABEL
 from bedplate.kubernetes.approver import ALARMS, is_pending
 from bedplate.kubernetes.approver import LEASE as APPROVER
 from bedplate.kubernetes.client import ClusterClient
-from bedplate.kubernetes.demand import GATE, readiness
+from bedplate.kubernetes.demand import GATE, is_ready, readiness
 from bedplate.kubernetes.lease import NAME as CAPACITY
 from bedplate.kubernetes.lease import read_holder
 from bedplate.plan.cluster import NODE_PODS, ClusterPlan, has_version, minor_version
@@ -172,7 +172,7 @@ def _node_faults(nodes: Iterable[Any], now: datetime) -> Iterator[str]:
     for node in nodes:
         condition = readiness(node)
         changed = (condition and condition.lastTransitionTime) or node.metadata.creationTimestamp
-        if not _is_ready(node) and now - changed > _PATIENCE:
+        if not is_ready(node) and now - changed > _PATIENCE:
             groups.setdefault(_group(node), []).append(node.metadata.name)
     for group, names in groups.items():
         yield f"{group}: not ready: {_some(names)}: `bedplate node logs {names[0]}` shows why"
@@ -225,17 +225,12 @@ def _count(group: str, nodes: Sequence[Any]) -> NodeCount:
     return NodeCount(
         group=group,
         all=len(nodes),
-        ready=sum(map(_is_ready, nodes)),
+        ready=sum(map(is_ready, nodes)),
         gated=sum(GATE in {taint.key for taint in node.spec.taints or ()} for node in nodes),
         cordoned=sum(bool(node.spec.unschedulable) for node in nodes),
         kubelets=_versions(nodes, "kubeletVersion"),
         containerd=_versions(nodes, "containerRuntimeVersion"),
     )
-
-
-def _is_ready(node: Any) -> bool:  # noqa: ANN401
-    condition = readiness(node)
-    return condition is not None and condition.status == "True"
 
 
 def _versions(nodes: Iterable[Any], field: str) -> tuple[str, ...]:
