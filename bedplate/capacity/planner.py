@@ -30,10 +30,11 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     rungs = read_rungs(counted, memory)
     growth = grow(observation, rungs, memory.doubts)
     registered, held = _lost_nodes(observation, memory)
-    removals, removal = ([], Removal(0, {})) if held else shrink(observation, rungs, growth, memory.moves)
+    lower = list(_lower(rungs, growth))
+    removals, removal = ([], Removal(0, {})) if held else shrink(observation, rungs, growth, lower, memory.moves)
     actions: list[Action] = [UncordonNode(name, "pending pods fit on it") for name in growth.uncordoned]
     useless = [] if held else list(end_useless(rungs, growth, removal, observation.time))
-    lower, higher = list(_lower(rungs, growth)), list(_raise(rungs, growth, removal))
+    higher = list(_raise(rungs, growth, removal))
     pending = {pod.id for pod in observation.pods if pod.node is None}
     unplaced = tuple(report for report in growth.unplaced if report.pod not in memory.reported)
     unused = end_unused(people)

@@ -25,6 +25,7 @@ from bedplate.capacity.observation import (
     Observation,
     Pod,
     Pool,
+    SetDesired,
     SetZones,
     Terminate,
     UncordonNode,
@@ -203,15 +204,19 @@ def shrink(
     observation: Observation,
     rungs: Sequence[RungState],
     growth: Growth,
+    lowered: Sequence[SetDesired],
     moves: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> tuple[list[Action], Removal]:
     """Return the actions that remove machines, at most the share `cap` of all nodes, and what is left of that.
 
+    `lowered` has the desired capacities that the same decision lowers before: AWS refuses to go below the minimum.
     `moves` has the times at which pods were moved, by owner or ID.
     """
     machines = {machine.node: machine for machine in observation.machines if machine.node}
     fleet = Fleet(observation, {rung.pool.name: rung for rung in rungs}, growth, machines, growth.used, moves)
-    above = {rung.pool.name: max(rung.pool.desired, rung.machines) - rung.pool.min for rung in rungs}
+    desired = {rung.pool.name: max(rung.pool.desired, rung.machines) for rung in rungs}
+    desired |= {action.pool: action.count for action in lowered}
+    above = {rung.pool.name: desired[rung.pool.name] - rung.pool.min for rung in rungs}
     removal = Removal(max(1, int(observation.settings.cap * len(observation.nodes))), above)
     actions: list[Action] = [*_end_doomed(fleet), *_end_late(fleet, removal)]
     actions += _replace_failed(fleet, removal)

@@ -217,6 +217,6 @@ def test_a_missing_export_names_its_stack(world: SharedState) -> None:
     result = run(stack(reader), world)
 
     messages = [(failure.code, failure.message) for failure in result.failures]
-    message = "the stack lab.west has no output zone_id yet\nrun `pulumi up -s lab.west` first"
+    message = "the stack lab.west has no output zone_id yet\nrun `bedplate up --stack west` first"
     assert messages == [("InputError", message)]
     assert changes(result) == {"note": "create"}

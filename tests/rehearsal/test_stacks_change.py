@@ -141,7 +141,9 @@ def test_a_new_region_requires_an_update_of_shared_first(live: DeployedFleet, mo
     monkeypatch.setitem(live.world.exports, shared, {**live.world.exports[shared], "regions": regions})
     permitted = run(stack, live.world, preview=True)
 
-    message = "the stack pair.shared has no eu-north-1 in its output regions yet\nrun `pulumi up -s pair.shared` first"
+    message = (
+        "the stack pair.shared has no eu-north-1 in its output regions yet\nrun `bedplate up --stack shared` first"
+    )
     assert [(failure.code, failure.message) for failure in refused.failures] == [("InputError", message)]
     assert not permitted.failures
 
@@ -155,7 +157,7 @@ def test_a_missing_output_of_shared_names_the_stack(live: DeployedFleet, monkeyp
 
     (failure,) = run(stack, live.world, preview=True).failures
 
-    message = "the stack pair.shared has no output parameter_key_arn yet\nrun `pulumi up -s pair.shared` first"
+    message = "the stack pair.shared has no output parameter_key_arn yet\nrun `bedplate up --stack shared` first"
     assert (failure.code, failure.message) == ("InputError", message)
 
 

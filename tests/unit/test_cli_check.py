@@ -256,7 +256,7 @@ def test_every_command_that_reads_a_fleet_has_the_option(words: str, capsys: pyt
     """But those that have another input."""
     run([*words.split(), "--help"])
 
-    reads_none = {"init", "schema", "audit-graph", "bundle build", "capacity decide"}
+    reads_none = {"init", "schema", "audit-graph", "bundle build", "capacity decide", "smoke"}
     reads_none |= {"capacity simulate"}
     assert ("  --fleet " in capsys.readouterr().out) == (words not in reads_none)
 

@@ -307,25 +307,26 @@ def _attach_volume(machine: Whole, kept: KeptData) -> None:
 
 def replace_machine(machine: Whole) -> None:
     """End a gateway without a shutdown, and start another with its volume, as its group does; no operator helps."""
-    assert machine.run
+    run = machine.run
+    assert run
     machine.node.machine.crash()
     machine.node = node = machine.lab.replace(machine.node.name)
     equip(node, Authority(machine.folder / "authority"), machine.kind.hardware)
     _attach_volume(machine, VPN_KEYS)
-    instance = machine.run.place.machine()
-    machine.run.instance.facts["instance-id"] = instance.facts["instance-id"]
-    machine.run.node = node
+    instance = run.place.machine()
+    run.instance.facts["instance-id"] = instance.facts["instance-id"]
+    run.node = node
     (node.root / "root/user-data").write_text(permanent_boot(machine.plan, machine.planned.name, VPN_KEYS, _VOLUME))
-    _lead_to_aws(node, machine.run.place)
-    before = len(machine.run.place.reports)
-    machine.run.boot()
+    _lead_to_aws(node, run.place)
+    before = len(run.place.reports)
+    run.boot()
     until(
-        lambda: len(machine.run.place.reports) > before or _has_given_up(node),
+        lambda: len(run.place.reports) > before or _has_given_up(node),
         _SECONDS,
         "it does not report",
         every=0.5,
     )
-    machine.run.wait()
+    run.wait()
 
 
 def _expect(machine: Whole, cluster: WholeCluster, instance: Instance, source: tuple[Place, str]) -> None:
