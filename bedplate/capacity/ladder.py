@@ -359,8 +359,8 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...
     for pool in sorted(observation.pools, key=lambda pool: not pool.market.is_reserved):
         own, launches = observation.machines_of(pool.name), observation.launches_of(pool.name)
         # The type takes about as long in another region; types that are not known are not compared.
-        boot = memory.boots.get(pool.name) or (longest[pool.type] if pool.type else 0.0)
-        late = tuple(_late(own, observation, boot or None))
+        limit = _join_limit(memory.boots.get(pool.name, 0.0), longest[pool.type] if pool.type else 0.0, observation)
+        late = tuple(_late(own, observation.time, limit))
         # The memory may be that of an earlier controller, and the shortage may have ended since.
         short_since = memory.short.get(pool.name) if len(own) < pool.desired else None
         earlier = memory.unready.get(pool.name, {})
@@ -431,11 +431,21 @@ def breaker_reason(breaker: Breaker, now: float) -> str:
     return f"{breaker.cause} " + (f"(next probe in {max(1, minutes):.0f} min)" if minutes > 0 else "(a probe is due)")
 
 
-def _late(machines: Iterable[Machine], observation: Observation, boot: float | None) -> Iterable[Machine]:
+def _join_limit(boot: float, elsewhere: float, observation: Observation) -> float:
+    """Return the seconds after which a machine is late, from the longest boot in its pool, or of its type elsewhere.
+
+    Other regions may boot several times faster: they shorten the time of an unknown pool by half at most.
+    """
+    join = observation.settings.join
+    if boot:
+        return _BOOT_FACTOR * boot + _BOOT_MARGIN
+    return max(join / 2, _BOOT_FACTOR * elsewhere + _BOOT_MARGIN) if elsewhere else join
+
+
+def _late(machines: Iterable[Machine], now: float, limit: float) -> Iterable[Machine]:
     """Return the machines that should be nodes by now, in the order of their launch."""
-    limit = observation.settings.join if boot is None else _BOOT_FACTOR * boot + _BOOT_MARGIN
     booting = (machine for machine in machines if machine.node is None and machine.notice is None)
-    late = (machine for machine in booting if observation.time - machine.launched >= limit)
+    late = (machine for machine in booting if now - machine.launched >= limit)
     return sorted(late, key=lambda machine: machine.launched)
 
 

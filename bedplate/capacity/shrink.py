@@ -244,9 +244,9 @@ def end_useless(rungs: Sequence[RungState], growth: Growth, removal: Removal, no
         young = [m for m in unregistered if m.launched >= since and m.id not in kept]
         if rung.breaker.needs_node:
             young = [machine for machine in young if rung.breaker.is_broken(machine)]
-        # The desired capacity is lowered first: AWS refuses to go below the minimum.
+        # The desired capacity is lowered first, and other machines end as well: AWS refuses to go below the minimum.
         desired = min(rung.pool.desired, rung.machines - len(rung.facts.noticed))
-        for machine in young[: max(0, desired - rung.pool.min)]:
+        for machine in young[: max(0, min(desired - rung.pool.min, removal.above[rung.pool.name]))]:
             # What replaces the first one is the probe.
             is_probe = rung.pool.name in growth.ladder.probes and not removal.replaced[rung.pool.name]
             removal.replaced[rung.pool.name] += is_probe
