@@ -143,12 +143,16 @@ def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iter
         for place, zones in _places(group, rung_spec, fleet.regions[rung_spec.region].zones, catalog):
             pools.setdefault(pool_name(name, rung_spec, place), (rung, zones))
     for index, (pool, (rung, zones)) in enumerate(pools.items()):
+        region = group.ladder[rung].region
+        offered = [kind for kind in group.types if any(_is_offered((kind,), region, zone, catalog) for zone in zones)]
         yield PoolPlan(
             name=pool,
             group=name,
             group_spec=group,
             rung=rung,
             zones=zones,
+            # The rules report a rung that offers none.
+            types=tuple(offered) or group.types,
             min=0 if index else group.nodes.min,
             max=min(group.nodes.max, group.ladder[rung].reserved or group.nodes.max),
             owner=group.owner or fleet.owner,

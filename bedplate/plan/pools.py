@@ -33,8 +33,9 @@ class VolumePlan:
 class PoolPlan:
     """One Auto Scaling group: a rung of a group's ladder, in one zone where the fabric requires it.
 
-    `rung` is an index in the ladder; no name or address depends on it. `min` and `max` are those of the pool: the group
-    has its own in `group_spec.nodes`. `owner` is the group's, or the fleet's.
+    `rung` is an index in the ladder; no name or address depends on it. `types` are the instance types that its zones
+    offer, in the order of the file: they are interchangeable. `min` and `max` are those of the pool: the group has its
+    own in `group_spec.nodes`. `owner` is the group's, or the fleet's.
     """
 
     name: str
@@ -42,6 +43,7 @@ class PoolPlan:
     group_spec: Group
     rung: int
     zones: tuple[str, ...]
+    types: tuple[str, ...]
     min: int
     max: int
     owner: str
@@ -65,11 +67,6 @@ class PoolPlan:
     def market(self) -> Market:
         """How its machines are bought."""
         return self.rung_spec.market
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """The interchangeable instance types, in the order of the file."""
-        return self.group_spec.types
 
     @property
     def fabric(self) -> Fabric | None:

@@ -215,6 +215,17 @@ def test_interface_layouts_match_the_guide(name: str, layout: list[tuple[int, in
     assert [(interface.card, interface.device, interface.adapter) for interface in _layout(name)] == layout
 
 
+def test_a_pool_has_only_types_that_its_zones_offer() -> None:
+    """The template of a region names its first type; a rung without any offered type is a fault of its own."""
+    offers = catalog({"g6.large": {"us-west-2": "ab"}, "g5.large": {"us-west-2": "a", "us-east-1": "b"}})
+    ladder = ({"region": "us-west-2"}, {"region": "us-east-1"}, {"region": "eu-north-1", "zone": "eu-north-1a"})
+    fleet = sketch(groups={"box": group(*ladder, types=("g6.large", "g5.large"))})
+
+    plan = plan_fleet(fleet, Record({}), offers)
+
+    assert [pool.types for pool in plan.pools] == [("g6.large", "g5.large"), ("g5.large",), ("g6.large", "g5.large")]
+
+
 @pytest.mark.parametrize("name", ["p5.48xlarge", "m7i.4xlarge"])
 def test_without_a_fabric_there_is_one_interface(name: str) -> None:
     """Other network cards are not used."""
@@ -374,7 +385,7 @@ def worker_pool(*types: str, fabric: Fabric | None = None, similar: bool = False
         similar=similar,
     )
     zones = ("us-west-2a", "us-west-2b")
-    return PoolPlan("gpu-us-west-2", "gpu", spec, 0, zones, min=0, max=4, owner="ops@lab.example")
+    return PoolPlan("gpu-us-west-2", "gpu", spec, 0, zones, types, min=0, max=4, owner="ops@lab.example")
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ def pooled(kind: str, market: str = "on-demand", record: Record | None = None, *
 
 def with_group(pool: PoolPlan, **values: object) -> PoolPlan:
     """Return a pool whose group has other values."""
-    return replace(pool, group_spec=pool.group_spec.model_copy(update=values))
+    spec = pool.group_spec.model_copy(update=values)
+    return replace(pool, group_spec=spec, types=spec.types if "types" in values else pool.types)
 
 
 def with_rung(pool: PoolPlan, **values: object) -> PoolPlan:
