@@ -14,7 +14,7 @@ from bedplate.account.client import AwsClient, ask_regions, require_all
 from bedplate.account.machines import describe_groups
 from bedplate.capacity.ladder import LadderDecision, next_actions
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, SetDesired, failure_code
-from bedplate.capacity.shrink import REQUESTED_BY, UNTIL, End, after_stop, next_end
+from bedplate.capacity.shrink import NO_END, REQUESTED_BY, UNTIL, End, after_stop, next_end
 from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import parse_json
 from bedplate.plan.capacity import CapacityPool
@@ -108,7 +108,7 @@ class ScalingGroups:
 
     def write_request(self, pool: str, person: str, end: End | None) -> None:
         """Record on a pool who asked for machines, and until when."""
-        until = f"{end.until:%Y-%m-%dT%H:%MZ}" if end else "-"
+        until = f"{end.until:%Y-%m-%dT%H:%MZ}" if end else NO_END
         owner = {"ResourceId": self._name(self._plan(pool)), "ResourceType": "auto-scaling-group"}
         values = {REQUESTED_BY: tag_value(person), UNTIL: until}
         tags = [{**owner, "Key": key, "Value": value, "PropagateAtLaunch": False} for key, value in values.items()]

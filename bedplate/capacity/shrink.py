@@ -39,6 +39,8 @@ REQUESTED_BY, UNTIL, PAUSED = "bedplate:requested-by", "bedplate:until", "bedpla
 
 The stacks ignore them.
 """
+NO_END = "-"
+"""The value of UNTIL after a start without an end."""
 
 _SHORTEST, _LONGEST = timedelta(minutes=10), timedelta(days=30)
 

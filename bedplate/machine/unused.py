@@ -13,7 +13,7 @@ from typing import Any
 
 from bedplate.account.client import open_client
 from bedplate.account.machines import time_of_tag
-from bedplate.capacity.shrink import PAUSED, UNTIL
+from bedplate.capacity.shrink import NO_END, PAUSED, UNTIL
 from bedplate.errors import BedplateError
 from bedplate.programs.idle import PROGRAM, Machine
 from bedplate.programs.program import ProgramError
@@ -25,7 +25,7 @@ def keep_reason(group: Mapping[str, Any], now: float) -> str:
     if PAUSED in tags:
         return f"{tags[PAUSED]} has paused its group"
     until = time_of_tag(tags.get(UNTIL, ""))
-    if UNTIL in tags and (until is None or now < until.timestamp()):
+    if tags.get(UNTIL, NO_END) != NO_END and (until is None or now < until.timestamp()):
         return f"somebody has started it with `--for`, until {tags[UNTIL]}"
     if group["DesiredCapacity"] <= group["MinSize"]:
         return f"its group is at its minimum of {group['MinSize']}"

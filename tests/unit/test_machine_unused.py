@@ -127,9 +127,10 @@ def test_a_machine_stays_while_its_group_needs_it(
     assert reason in capsys.readouterr().err
 
 
-def test_a_machine_ends_after_the_time_of_a_start(machine: Fake) -> None:
-    """The tag of an earlier start for a limited time stays at its group."""
-    _tag("bedplate:until", "2026-11-23T04:00:00+00:00")
+@pytest.mark.parametrize("until", ["2026-11-23T04:00Z", "-"], ids=["over", "without --for"])
+def test_a_machine_ends_after_the_time_of_a_start(machine: Fake, until: str) -> None:
+    """The tag of an earlier start stays at its group, also of one without an end."""
+    _tag("bedplate:until", until)
     end_unused(machine, NOW)
     assert machine.ends
 
