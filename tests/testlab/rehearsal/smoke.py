@@ -172,6 +172,8 @@ def smoke_lab(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[SmokeLab]:
             patch.setattr(module, "open_engine", lambda _folder: lab.engine)
         patch.setattr(deploy, "read_quotas", lambda _account, _needs: none)
         patch.setattr(deploy, "service_roles", lambda _plan: {})
+        # moto has no default keys of EBS.
+        patch.setattr(deploy, "check_volume_keys", lambda _account, _plan: None)
         patch.setattr(deploy, "deliver_to_new_region", lambda *_: None)
         patch.setattr(deploy, "newest_images", lambda _client, places: dict.fromkeys(places, "ami-12c6146b"))
         patch.setattr(machines, "ready_machines", lambda *_: 0)
