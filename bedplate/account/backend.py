@@ -237,7 +237,7 @@ def _key_fault(client: AwsClient, plan: FleetPlan, region: str) -> str:
     if plan.control_plane and region == plan.home.name:
         return f"{key}, and members of the control plane may not attach such a volume"
     try:
-        policy = json.loads(client.call("kms", region, "get_key_policy", KeyId=key, PolicyName="default")["Policy"])
+        policy = parse_json(client.call("kms", region, "get_key_policy", KeyId=key, PolicyName="default")["Policy"])
     except (Denied, NotThere):
         return f"{key}, whose policy cannot be read"
     statements = policy["Statement"] if isinstance(policy["Statement"], list) else [policy["Statement"]]

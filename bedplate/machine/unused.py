@@ -5,7 +5,6 @@ lowers the group's desired capacity, and shuts down, which terminates it. AWS li
 its group to groups, not to one machine. So this one may only detach, which ends none, and only root shuts down.
 """
 
-import json
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ from bedplate.account.client import open_client
 from bedplate.account.machines import time_of_tag
 from bedplate.capacity.shrink import NO_END, PAUSED, UNTIL
 from bedplate.errors import BedplateError
+from bedplate.foreign import LARGE, parse_json
 from bedplate.programs.idle import PROGRAM, Machine
 from bedplate.programs.program import ProgramError
 
@@ -60,7 +60,7 @@ def leave_and_shut_down(machine: Machine, region: str, now: float) -> str:
 def end_unused(machine: Machine, now: float) -> None:
     """End a machine whose idle time is over, or print what keeps it."""
     try:
-        region = json.loads(machine.read("var/lib/bedplate/document.json"))["node"]["region"]
+        region = parse_json(machine.read("var/lib/bedplate/document.json"), LARGE)["node"]["region"]
         kept = leave_and_shut_down(machine, region, now)
     except (BedplateError, ProgramError, ValueError, LookupError, TypeError) as error:
         kept = str(error)
