@@ -21,7 +21,7 @@ from bedplate.rehearsal.simulation import Simulation
 from bedplate.spec.groups import Ring
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
-from stacks.compute.template import ETCD, VPN_KEYS, first_boot, permanent_boot
+from stacks.compute.template import ETCD, VPN_KEYS, KeptData, first_boot, permanent_boot
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import DATE, LAB, PLAN, POOL, Bundle, Node, Place, boot_place
 from tests.testlab.fleets.sketch import with_group
@@ -270,17 +270,23 @@ def test_a_member_mounts_its_volume(place: Place, blkid_status: int, *, formatte
     assert [attachment["InstanceId"] for attachment in state["Attachments"]] == [machine.facts["instance-id"]]
 
 
-def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
-    """Boot waits for the volume, kubelet and containerd start after its mount, and the mount point is immutable."""
-    machine = place.machine()
+def _mount(machine: Node, name: str, kept: KeptData) -> Path:
+    """Mount the attached volume of a machine with data that is kept; return its device."""
     machine.command("blkid", "exit 0")
     volume = "vol-0123456789abcdef0"
     device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
     device.touch()
-
-    status, log = machine.boot(permanent_boot(LAB, MEMBER, ETCD, volume), "mount_volume")
-
+    status, log = machine.boot(permanent_boot(LAB, name, kept, volume), "mount_volume")
     assert status == 0, log
+    return device
+
+
+def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
+    """Boot waits for the volume, kubelet and containerd start after its mount, and the mount point is immutable."""
+    machine = place.machine()
+
+    device = _mount(machine, MEMBER, ETCD)
+
     assert (machine.root / "etc/fstab").read_text() == (
         f"{device} /var/lib/etcd ext4 noatime,x-systemd.device-timeout=300 0 2\n"
     )
@@ -294,14 +300,9 @@ def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
 def test_a_gateway_never_writes_its_keys_to_the_root_disk(place: Place) -> None:
     """The folder of its keys is bound to the volume, both mount points are immutable, and OpenVPN waits for both."""
     machine = place.machine()
-    machine.command("blkid", "exit 0")
-    volume = "vol-0123456789abcdef0"
-    device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
-    device.touch()
 
-    status, log = machine.boot(permanent_boot(LAB, GATEWAY, VPN_KEYS, volume), "mount_volume")
+    device = _mount(machine, GATEWAY, VPN_KEYS)
 
-    assert status == 0, log
     assert (machine.root / "etc/fstab").read_text().splitlines() == [
         f"{device} /var/lib/bedplate-vpn ext4 noatime,x-systemd.device-timeout=300 0 2",
         f"{machine.root}/var/lib/bedplate-vpn/laptops /etc/bedplate/laptops none bind 0 0",
