@@ -69,7 +69,7 @@ class Breaker:
         return self.closed is None
 
     def is_broken(self, machine: Machine) -> bool:
-        """Return whether a booting machine is likely to fail as others did; its probe may take a pod."""
+        """Return whether a booting machine is likely to fail as others did; that of the probe has its chance."""
         is_probe = self.probe is not None and machine.launched >= self.probe
         return self.needs_node and self.is_open and not is_probe
 
@@ -358,7 +358,7 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...
     rungs = []
     for pool in sorted(observation.pools, key=lambda pool: not pool.market.is_reserved):
         own, launches = observation.machines_of(pool.name), observation.launches_of(pool.name)
-        # The type takes about as long in another region; types that are not known are not compared.
+        # Types that are not known are not compared.
         limit = _join_limit(memory.boots.get(pool.name, 0.0), longest[pool.type] if pool.type else 0.0, observation)
         late = tuple(_late(own, observation.time, limit))
         # The memory may be that of an earlier controller, and the shortage may have ended since.

@@ -132,7 +132,7 @@ def _locks(plan: FleetPlan, folder: Path) -> Mapping[str, str] | None:
 def _cost(plan: FleetPlan, machines: Result | None, stacks: Result | None) -> Result:
     """Return the list price of a month of what runs now. Raises PartialError if that is unknown."""
     if machines is None or stacks is None:
-        raise PartialError("it is unknown what runs")
+        raise PartialError("the machines or the stacks are unknown")
     state: Any = machines.document
     deployed: Any = stacks.document
     prices = bill(plan, plan.catalog)

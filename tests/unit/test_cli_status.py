@@ -73,7 +73,7 @@ def test_what_does_not_answer_is_unknown(fleet: Path, capsys: pytest.CaptureFixt
 
     assert code == 6
     assert document["machines"] == {"unknown": "no AWS credentials found"}
-    assert document["cost"] == {"unknown": "it is unknown what runs"}
+    assert document["cost"] == {"unknown": "the machines or the stacks are unknown"}
     assert "trio.shared" in document["stacks"]
 
 
