@@ -1,6 +1,5 @@
 """The commands that analyse stack resources: graph prints them, reach traces a packet, audit-graph checks them."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -48,21 +47,11 @@ def reach(  # noqa: PLR0913  each is an option of the command line
     return printed(result, as_json=json)
 
 
-class Format(StrEnum):
-    """The output format of `graph`."""
-
-    GRAPH = "graph"
-    TERRAFORM_PLAN = "terraform-plan"
-
-
 def graph(
     operator: OnFleet,
     *,
     stack: Parts = None,
     every: Annotated[bool, typer.Option("--all", help="Print the resources of all stacks.")] = False,
-    form: Annotated[
-        Format, typer.Option("--format", help="terraform-plan suits policy tools such as checkov and conftest.")
-    ] = Format.GRAPH,
 ) -> int:
     """Print a stack's resources as JSON.
 
@@ -71,5 +60,4 @@ def graph(
     if bool(stack) is every:
         what = "--all and --stack exclude each other" if every else "no stack selected"
         raise InputError(what, fix="pass --stack PART or --all")
-    as_terraform = form is Format.TERRAFORM_PLAN
-    return printed(analysis.print_graph(operator, stack or (), as_terraform=as_terraform), as_json=True)
+    return printed(analysis.print_graph(operator, stack or ()), as_json=True)

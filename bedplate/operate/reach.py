@@ -20,7 +20,6 @@ from bedplate.files import write_whole
 from bedplate.graph.audit.document import read_graph, read_resources
 from bedplate.graph.audit.run import audit
 from bedplate.graph.reach import Direct, Fabric, Packet, Prefix, Trip, prefix, read_fabric, trip
-from bedplate.graph.terraform import plan_document
 from bedplate.load.source import today
 from bedplate.lock import lock_path
 from bedplate.operate import Operator, Result, plan_of
@@ -59,11 +58,10 @@ def trace(operator: Operator, places: tuple[str, str], flow: Flow, graph: str | 
     return Result(lines, reach_document(ends, flow, there, back), status)
 
 
-def print_graph(operator: Operator, parts: Sequence[str], *, as_terraform: bool) -> Result:
+def print_graph(operator: Operator, parts: Sequence[str]) -> Result:
     """Return the resources of these parts, or of all, as JSON; the exit status is 2 if AWS would reject one."""
     resources, is_complete = _created(operator, plan_of(operator), tuple(parts))
-    document = plan_document(resources) if as_terraform else resources
-    return Result((), document, 0 if is_complete else InputError.exit_code)
+    return Result((), resources, 0 if is_complete else InputError.exit_code)
 
 
 _CODE = ("bedplate", "images", "roles", "stacks", "vpn", "requirements.lock")

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from bedplate.graph.terraform import resources
 from tests.conftest import DATA
 from tests.testlab.machines.judges import (
     Verdict,
@@ -16,6 +15,7 @@ from tests.testlab.machines.judges import (
     write_plans,
 )
 from tests.testlab.rehearsal.graphs import Node, codes, with_defect, without_defect
+from tests.testlab.rehearsal.terraform import resources
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "defects.yaml")
 MISSED: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "blind.yaml")

@@ -342,14 +342,6 @@ def test_an_unchanged_fleet_is_not_created_twice(
     assert len(created) == 4
 
 
-def test_a_graph_may_be_a_terraform_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    """Policy tools read this form."""
-    assert run(["graph", MINIMAL, "--stack", "shared", "--format", "terraform-plan"]) == 0
-
-    plan = json.loads(capsys.readouterr().out)
-    assert "aws_iam_role.solo_shared_solo-ssh" in {change["address"] for change in plan["resource_changes"]}
-
-
 @pytest.mark.parametrize("arguments", [[], ["--all", "--stack", "shared"]])
 def test_a_graph_is_of_one_stack_or_of_all(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """One of --stack and --all is required."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.graph.audit.document import kind_of
-from bedplate.graph.terraform import plan_document
 from tests.testlab.machines.container import call
 from tests.testlab.machines.layers import APT_GET, CACHE, mirror_here
+from tests.testlab.rehearsal.terraform import plan_document
 from tests.testlab.run import need_program
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ from typing import Any
 from bedplate.catalog import load_catalog
 from bedplate.graph.audit.document import StackFault, graph_of, kind_of
 from bedplate.graph.audit.run import audit
-from bedplate.graph.terraform import plan_document
 from bedplate.plan.registration import device_counts
+from tests.testlab.rehearsal.terraform import plan_document
 
 Resource = Mapping[str, Any]
 

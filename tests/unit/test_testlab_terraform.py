@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pulumi import _types
 
-from bedplate.graph.terraform import MAPS, RENAMED, TEXTS, plan_document, terraform_property, terraform_type
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kinds import KINDS
 from tests.conftest import Expect
 from tests.testlab.rehearsal.graphs import addresses, node, references, values
+from tests.testlab.rehearsal.terraform import MAPS, RENAMED, TEXTS, plan_document, terraform_property, terraform_type
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 VPC = "aws:ec2/vpc:Vpc"
