@@ -78,15 +78,18 @@ LATE = "asked within a time"
 
 
 def ask_within(
-    asks: Mapping[str, Callable[[], Answer]], seconds: float
+    asks: Mapping[str, Callable[[], Answer]], seconds: float, began: float | None = None
 ) -> tuple[dict[str, Answer], dict[str, BedplateError]]:
-    """Call functions at the same time; return the answers and the errors, also of those that take too long."""
+    """Call functions at the same time; return the answers and the errors, also of those that take too long.
+
+    The time begins at `began` of the monotonic clock, by default now.
+    """
     answers, errors = dict[str, Answer](), dict[str, BedplateError]()
 
     def ask(name: str) -> None:
         run_round(lambda: answers.update({name: asks[name]()}), lambda error: errors.update({name: error}))
 
-    end = time.monotonic() + seconds
+    end = (time.monotonic() if began is None else began) + seconds
     threads = [Thread(target=ask, args=(name,), name=LATE, daemon=True) for name in asks]
     for thread in threads:
         thread.start()

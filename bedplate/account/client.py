@@ -60,6 +60,10 @@ class Denied(MachineError):
     """The credentials lack a permission."""
 
 
+class Unreachable(MachineError):
+    """AWS gave no answer, or something else answered: nothing is known of the account."""
+
+
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 _UNKNOWN = (
     "AuthFailure",
@@ -148,10 +152,10 @@ def translate_error(error: BotoCoreError | ClientError, service: str) -> Bedplat
             return _expired_credentials()
         case HTTPClientError() | BotocoreConnectionError():
             fix = "check the network, the proxy and the CA certificates of this machine"
-            return MachineError(f"cannot connect to {service} over HTTPS", fix=fix)
+            return Unreachable(f"cannot connect to {service} over HTTPS", fix=fix)
         case ResponseParserError():
             fix = "check whether a proxy answers instead of AWS"
-            return MachineError(f"the response from {service} is not from AWS", fix=fix)
+            return Unreachable(f"the response from {service} is not from AWS", fix=fix)
         case _:
             fix = "check ~/.aws/config and the environment variables AWS_*"
             return MachineError(f"cannot call AWS: {type(error).__name__}", fix=fix)

@@ -6,6 +6,7 @@ A command returns its exit status, or nothing for 0. Errors are printed here, in
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from traceback import print_exception
 
@@ -62,6 +63,8 @@ def _error_lines(error: Exception, arguments: Sequence[str]) -> Iterable[str]:
 
 
 def _invoke(arguments: Sequence[str]) -> int:
+    # The limit of a command includes the import of its modules, which takes seconds on a busy machine.
+    began = time.monotonic()
     words = list(arguments) or ["--help"]
     if words[0] == "help":
         words = [*words[1:], "--help"]
@@ -69,5 +72,6 @@ def _invoke(arguments: Sequence[str]) -> int:
     # A shell asks for completions by variables; they hold the words so far (typer's completion scripts).
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS")
     app = make_app(typed.split()[1:] if typed and "_BEDPLATE_COMPLETE" in os.environ else words)
-    status: int | None = app([*words, "--help"] if is_group else words, prog_name="bedplate", standalone_mode=False)
+    words += ["--help"] if is_group else []
+    status: int | None = app(words, prog_name="bedplate", standalone_mode=False, obj=began)
     return InputError.exit_code if is_group else status or 0

@@ -13,19 +13,19 @@ Seconds = Annotated[
 ]
 
 
-def status(operator: OnMachines, *, timeout: Seconds = 60, json: Json = False) -> int:
+def status(context: typer.Context, operator: OnMachines, *, timeout: Seconds = 60, json: Json = False) -> int:
     """Show what is deployed, runs and is due.
 
     The stacks, machines, gateways, cluster, images, dates and the cost of what runs, all asked at the same time. The
     exit status is 3 if something is wrong, else 6 if something did not answer.
     """
-    return printed(page.status(operator, timeout), as_json=json)
+    return printed(page.status(operator, timeout, context.obj), as_json=json)
 
 
-def doctor(operator: OnFleet, *, timeout: Seconds = 60, json: Json = False) -> int:
+def doctor(context: typer.Context, operator: OnFleet, *, timeout: Seconds = 60, json: Json = False) -> int:
     """Show what this machine and account lack.
 
     Programs, the fleet folder, and the clock, rights and quotas in AWS. The exit status is 4 if `bedplate up` lacks
     something, else 6 if something that it needs is unknown.
     """
-    return printed(machine.examine(operator, timeout), as_json=json)
+    return printed(machine.examine(operator, timeout, context.obj), as_json=json)

@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import which
 from types import MappingProxyType
 
-from bedplate.account.client import AwsClient, Denied, require_all
+from bedplate.account.client import AwsClient, Denied, Unreachable, require_all
 from bedplate.account.facts import read_quotas
 from bedplate.deploy.engine import open_engine
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError, ViolationError
@@ -45,7 +45,7 @@ _RIGHTS = (
 _SKEW = timedelta(minutes=4)
 
 
-def examine(operator: Operator, seconds: float) -> Result:
+def examine(operator: Operator, seconds: float, began: float) -> Result:
     """Return what is there, missing and unknown; the exit status is 4 if `up` lacks something, else 6 if unknown."""
     plan, folder = plan_of(operator), operator.fleet.absolute().parent
     checks: dict[str, Callable[[], str]] = {
@@ -57,7 +57,7 @@ def examine(operator: Operator, seconds: float) -> Result:
         "rights": lambda: _rights(open_account(plan), plan),
         "quotas": lambda: _quotas(open_account(plan), plan),
     }
-    answers, errors = ask_within(checks, seconds)
+    answers, errors = ask_within(checks, seconds, began)
     if "credentials" in errors:
         errors |= dict.fromkeys(("rights", "quotas"), PartialError("unknown without credentials"))
     rows = {name: _row(answers.get(name, ""), errors.get(name)) for name in checks}
@@ -72,8 +72,8 @@ _MISSING, _UNKNOWN = "missing", "unknown"
 def _row(answer: str, error: BedplateError | None) -> dict[str, str]:
     if error is None:
         return {"state": "ok", "what": answer, "fix": ""}
-    is_known = isinstance(error, InputError | MachineError | ViolationError) and not isinstance(error, Denied)
-    state = _MISSING if is_known else _UNKNOWN
+    is_known = isinstance(error, InputError | MachineError | ViolationError)
+    state = _MISSING if is_known and not isinstance(error, Denied | Unreachable) else _UNKNOWN
     return {"state": state, "what": error.what, "fix": error.fix}
 
 

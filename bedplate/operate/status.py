@@ -12,7 +12,7 @@ from cryptography import x509
 
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.lifetimes import NOTICE
-from bedplate.deploy.engine import BY, open_engine
+from bedplate.deploy.engine import BY, Engine, open_engine
 from bedplate.deploy.state import read_lock
 from bedplate.errors import BedplateError, PartialError, ViolationError, worst
 from bedplate.folder.files import backend_url
@@ -36,11 +36,12 @@ from bedplate.spec.text import PERMANENT
 from vpn.status import keys_status
 
 
-def status(operator: Operator, seconds: float) -> Result:
+def status(operator: Operator, seconds: float, began: float) -> Result:
     """Return what is deployed and runs; the exit status is 3 if something is wrong, else 6 if a part is unknown."""
+    engines: list[Engine] = []
     plan, reader = plan_of(operator), replace(operator, is_attended=False)
     asks: dict[str, Callable[[], Result]] = {
-        "stacks": partial(_stacks, reader, plan),
+        "stacks": partial(_stacks, reader, plan, engines),
         "machines": partial(capacity.status, reader, None),
         "gateways": lambda: _in_brief(gateways.status(reader)),
         "cluster": partial(cluster_objects.status, reader, None, is_early=False),
@@ -51,7 +52,10 @@ def status(operator: Operator, seconds: float) -> Result:
         del asks["gateways"]
     if plan.control_plane is None:
         del asks["cluster"]
-    answers, errors = ask_within(asks, seconds)
+    answers, errors = ask_within(asks, seconds, began)
+    for engine in engines:
+        # A process of Pulumi that waits for its backend would outlive this one.
+        engine.command.interrupt()
     try:
         answers["cost"] = _cost(plan, answers.get("machines"), answers.get("stacks"))
     except BedplateError as error:
@@ -79,10 +83,11 @@ def _in_brief(result: Result) -> Result:
 CHANGED, NEVER = "last change", "not deployed"
 
 
-def _stacks(operator: Operator, plan: FleetPlan) -> Result:
+def _stacks(operator: Operator, plan: FleetPlan, engines: list[Engine]) -> Result:
     """Return the last change of each stack and who made it, its unfinished operations, and who holds its lock."""
     folder = operator.fleet.absolute().parent
     engine = open_engine(folder)
+    engines.append(engine)
     states = engine.states(plan.name)
     names = {part: stack_name(plan, part) for part in chosen_parts(plan, (), states)}
     changes, errors = ask_each((names[part] for part in states), engine.last_change, len(states))

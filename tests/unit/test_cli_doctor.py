@@ -126,6 +126,22 @@ def test_without_credentials_the_rest_is_shown(capsys: pytest.CaptureFixture[str
     assert rows["pulumi"]["state"] == "ok"
 
 
+@pytest.mark.usefixtures("folder")
+def test_an_account_that_does_not_answer_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing listens at the address of AWS: credentials, rights and quotas may be all right."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+
+    code, rows = examined(capsys)
+
+    assert code == 6
+    assert {rows[name]["state"] for name in ("credentials", "rights", "quotas")} == {"unknown"}
+    assert rows["credentials"]["what"] == "cannot connect to sts over HTTPS"
+
+
 def test_what_up_does_without_is_no_failure(
     folder: Path, account: StubbedSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
