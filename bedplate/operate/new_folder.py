@@ -13,6 +13,7 @@ from bedplate.folder.example import Answers, example_questions, example_regions,
 from bedplate.folder.files import FLEET_FILE, check_empty, folder_files, git_output, link_environment
 from bedplate.load import examine
 from bedplate.operate import Operator, Result
+from bedplate.rounds import ask_within
 from bedplate.rules import Level
 
 _KEY_FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
@@ -77,7 +78,7 @@ _OTHERS |= {"domain": "uni.internal", "key": f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5A
 
 def _ask(operator: Operator, text: str, question: str, values: Mapping[str, str | None], folder: Path) -> str | None:
     """Return a valid answer, or None without one. Raises InputError for an invalid one, on a terminal the third."""
-    default = _default(question, values, folder)
+    default = _default(operator, question, values, folder)
     if question == "region":
         default = default or example_regions(text)[0]
     for left in reversed(range(_ATTEMPTS)):
@@ -101,11 +102,11 @@ def _check_answer(text: str, question: str, values: Mapping[str, str | None]) ->
     _check(fill_example(text, answers, load_catalog()), question)
 
 
-def _default(question: str, values: Mapping[str, str | None], folder: Path) -> str | None:
+def _default(operator: Operator, question: str, values: Mapping[str, str | None], folder: Path) -> str | None:
     key_files = (Path.home() / ".ssh" / name for name in _KEY_FILES)
     sources: Mapping[str, Callable[[], str | None]] = {
         "name": lambda: folder.resolve().name,
-        "account": _account,
+        "account": lambda: _account(operator),
         "region": _region,
         "owner": lambda: (git_output(Path(), "config", "user.email") or "").strip() or None,
         "domain": lambda: f"{values['name']}.internal",
@@ -115,15 +116,20 @@ def _default(question: str, values: Mapping[str, str | None], folder: Path) -> s
     return sources[question]() if question in sources else None
 
 
-def _account() -> str | None:
-    """Return the account of the AWS credentials, if this machine has any."""
+# Seconds. A provider of credentials may ask elsewhere, before STS.
+_ANSWER = 20
+
+
+def _account(operator: Operator) -> str | None:
+    """Return the account of the AWS credentials, if this machine has any, and AWS answers in time."""
     # Slow: it imports boto3.
     from bedplate.account.client import caller_account, open_client
 
-    try:
-        return caller_account(open_client(), _region() or "us-east-1")
-    except BedplateError:
-        return None
+    operator.notify([f"asking AWS for the account of your credentials: at most {_ANSWER} s; --account ID avoids it"])
+    ask = {"account": lambda: caller_account(open_client(), _region() or "us-east-1")}
+    accounts, errors = ask_within(ask, _ANSWER)
+    operator.notify(f"no account from AWS: {error.what}" for error in errors.values())
+    return accounts.get("account")
 
 
 def _region() -> str | None:

@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 from pathlib import Path
+from socket import create_server
 
 import pulumi
 import pytest
@@ -13,6 +14,7 @@ from pulumi.runtime.settings import Settings, configure
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.folder.example import EXAMPLES, example_names, time_zone
+from bedplate.operate import new_folder
 from tests.testlab.engine.lab import replace_gpus
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
@@ -129,6 +131,26 @@ def test_a_terminal_without_aws_settings_offers_the_region_of_the_example(
     assert dict(terminal.asked)["AWS region, such as us-west-2"] == "eu-north-1"
     assert dict(terminal.asked)["Your user name, such as bob"] == ""
     assert all(", such as " in question for question, _ in terminal.asked)
+
+
+def test_init_says_that_it_waits_for_aws_and_how_long(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AWS accepts the connection and answers nothing: the account is missing after the time that init names."""
+    with create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+        monkeypatch.setattr(new_folder, "_ANSWER", 0.2)
+
+        assert run(["init", str(folder), *VALUES[2:]]) == 2
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:3] == [
+        "asking AWS for the account of your credentials: at most 0.2 s; --account ID avoids it",
+        "no account from AWS: no answer within 0.2 s",
+        "error: missing values: --account",
+    ]
 
 
 @pytest.mark.parametrize(
