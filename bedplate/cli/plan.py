@@ -63,30 +63,33 @@ def diff(
 ) -> int:
     """Show the effects of an edit.
 
-    On a fleet that is deployed. With --deployed, or a git revision such as HEAD, NEW is fleet.yaml. The exit status is
-    2 if `check` would reject the new file, 3 if the edit replaces or removes something, or is refused.
+    On a fleet that is deployed. With --deployed, or a git revision such as HEAD, NEW is fleet.yaml unless named. The
+    exit status is 2 if `check` would reject the new file, 3 if the edit replaces or removes something, or is refused.
     """
-    names = [*filter(None, [fleet]), *(files or ())]
+    names = [find_fleet_file(path) for path in (*filter(None, [fleet]), *(files or ()))]
+    current = find_fleet_file(DEFAULT_FLEET)
+    if len(names) > 2:  # noqa: PLR2004  old and new
+        raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
     if deployed:
         # Slow: it imports Pulumi.
         from bedplate.operate.deploy import deployed_text
 
-        operator = Terminal(names[-1] if names else find_fleet_file(DEFAULT_FLEET))
+        if len(names) > 1:
+            fix = f"write `bedplate diff --deployed {names[1]}`, or `bedplate diff {names[0]} {names[1]}`"
+            raise InputError("--deployed stands for OLD: it takes one fleet file", fix=fix)
+        operator = Terminal(names[0] if names else current)
         return printed(planning.compare_text(deployed_text(operator), operator, "the last deployment"), as_json=json)
     if not names:
         raise InputError("no fleet file to compare with", fix="write `bedplate diff HEAD`, or name a file")
-    *named, new = names
-    current = find_fleet_file(DEFAULT_FLEET)
-    if not named and not new.exists():
-        text = git_output(current.parent, "show", "--end-of-options", f"{new}:./{current.name}")
-        if text is None:
-            what = f"{new} is neither a file nor a git revision with {current.name}"
-            raise InputError(what, fix="name a file, or a revision that `git log` shows")
-        return printed(planning.compare_text(text, Terminal(current), str(new)), as_json=json)
-    if len(named) > 1:
-        raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
-    (old,) = named or [current]
-    return printed(planning.compare(Terminal(old), Terminal(new)), as_json=json)
+    # A single name is that of a revision unless there is such a file.
+    old, new = names if len(names) > 1 else (current, *names) if names[0].exists() else (*names, current)
+    if old.exists():
+        return printed(planning.compare(Terminal(old), Terminal(new)), as_json=json)
+    text = git_output(new.parent, "show", "--end-of-options", f"{old}:./{new.name}")
+    if text is None:
+        what = f"{old} is neither a file nor a git revision with {new.name}"
+        raise InputError(what, fix="name a file, or a revision that `git log` shows")
+    return printed(planning.compare_text(text, Terminal(new), f"{old}:{new.name}"), as_json=json)
 
 
 def schema() -> int:

@@ -234,16 +234,19 @@ class FleetFaults(InputError):
         super().__init__(f"{first.code} {first.message}{others}", where=where, fix=first.fix)
 
 
-def load_fleet(path: Path, catalog: Catalog | None = None, part: str | None = None, text: str | None = None) -> Loaded:
+def load_fleet(
+    path: Path, catalog: Catalog | None = None, part: str | None = None, text: str | None = None, name: str = ""
+) -> Loaded:
     """Return the fleet of a file; raise FleetFaults with all faults if there is an error.
 
-    Without a catalog, it is checked against that of its folder. An earlier `text` is read in place of the file's.
+    Without a catalog, it is checked against that of its folder. An earlier `text` is read in place of the file's;
+    `name` is that of its source in faults.
 
     With a `part` of the fleet (`shared`, a region or `links`), for a deployment, expired groups of other parts are not
     an error; example values, offers of another account and unverified checksums are.
     """
     facts = catalog or fleet_catalog(path)
-    reading = read_fleet(path, facts, text)
+    reading = read_fleet(Path(name or path), facts, text)
     if part is not None:
         reading = replace(reading, faults=_deployment_faults(reading, part, facts))
     if reading.fleet is None or reading.has_errors:

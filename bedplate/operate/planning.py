@@ -79,7 +79,7 @@ def compare(old: Operator, new: Operator) -> Result:
 
 def compare_text(text: str, new: Operator, name: str) -> Result:
     """Return the same with an earlier text of the fleet file, which `name` describes."""
-    return _compare(load_fleet(new.fleet, text=text), new, name)
+    return _compare(load_fleet(new.fleet, text=text, name=name), new, name)
 
 
 def _compare(before: Loaded, new: Operator, name: str) -> Result:

@@ -302,11 +302,21 @@ def test_a_larger_supernet_is_free(small: tuple[Path, str], tmp_path: Path, caps
     assert "10.100.0.0/16 -> 10.96.0.0/12   larger than before\n" in capsys.readouterr().out
 
 
-def test_three_fleet_files_have_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit status is 2."""
-    assert run(["diff", "a", "b", "--fleet", "c"]) == 2
+@pytest.mark.parametrize(
+    ("arguments", "fix"),
+    [
+        (["a", "b", "--fleet", "c"], "write `bedplate diff OLD NEW`"),
+        (["--deployed", "a", "b"], "write `bedplate diff --deployed b`, or `bedplate diff a b`"),
+        ([], "write `bedplate diff HEAD`, or name a file"),
+    ],
+)
+def test_a_difference_is_between_two_fleet_files(
+    arguments: list[str], fix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit status is 2, and the fix has the operator's own words."""
+    assert run(["diff", *arguments]) == 2
 
-    assert "bedplate diff OLD NEW" in capsys.readouterr().err
+    assert f"  fix  {fix}\n" in capsys.readouterr().err
 
 
 def test_the_fix_of_a_small_budget_is_large_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -468,13 +468,30 @@ def test_a_preview_begins_with_the_edits_since_the_last_deployment(
     first, _, row, *_ = capsys.readouterr().out.splitlines()
     assert first == "edits since the last deployment:"
     assert row.startswith("  - regions.eu-north-1 ")
-    for arguments, name in ((["--deployed"], "the last deployment"), (["HEAD"], "HEAD")):
+    for arguments, name in ((["--deployed"], "the last deployment"), (["HEAD"], "HEAD:fleet.yaml")):
         assert run(["diff", *arguments]) == 3
         output = capsys.readouterr().out
         assert output.startswith(f"from {name} to fleet.yaml\n")
         assert row in output
     assert run(["diff", "HEAD~1"]) == 2
     assert "HEAD~1 is neither a file nor a git revision with fleet.yaml" in capsys.readouterr().err
+
+
+def test_an_invalid_committed_file_is_named(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file on disk is valid: the fault is in the other one, which the revision names."""
+    (trio / "fleet.yaml").rename("valid.yaml")
+    (trio / "fleet.yaml").write_text((trio / "valid.yaml").read_text().replace("domain:", "domian:"))
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x"]
+    for arguments in (["init", "-q"], ["add", "fleet.yaml"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *arguments], check=True)
+    (trio / "valid.yaml").rename("fleet.yaml")
+
+    for arguments in (["HEAD"], ["HEAD", "fleet.yaml"]):
+        assert run(["diff", *arguments]) == 2
+
+        *faults, last = capsys.readouterr().err.splitlines()
+        assert faults[0].startswith("HEAD:fleet.yaml:")
+        assert last == "error: 1 error, 1 warning in HEAD:fleet.yaml; nothing was done"
 
 
 @pytest.mark.parametrize(("content", "status"), [(b"", 3), (b"\xe9", 2)])
