@@ -1,12 +1,11 @@
-"""Lookups of region, account and partition, KMS keys, SSM parameters, IAM policy documents and S3 buckets."""
+"""Lookups of region, account and partition, SSM parameters and IAM policy documents."""
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
-from bedplate.rehearsal.kind import Lookup, Props, only_one, picked
-from bedplate.rehearsal.kinds.s3_bucket import bucket_names
+from bedplate.rehearsal.kind import Lookup, Props
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -43,33 +42,6 @@ def _partition(aws: Aws, args: Props) -> dict[str, Any]:
 
 
 PARTITION = Lookup("aws:index/getPartition:getPartition", frozenset({"id"}), _partition)
-
-
-_GET_KEY = "aws:kms/getKey:getKey"
-
-
-def _key(aws: Aws, args: Props) -> dict[str, Any]:
-    key = aws.call("kms", "describe_key", KeyId=args["keyId"])["KeyMetadata"]
-    # moto returns these two only if the key was created with them.
-    defaults = {"keySpec": "SYMMETRIC_DEFAULT", "keyUsage": "ENCRYPT_DECRYPT"}
-    created = key["CreationDate"].strftime("%Y-%m-%dT%H:%M:%SZ")
-    names = {"awsAccountId": key["AWSAccountId"], "creationDate": created, "id": key["KeyId"]}
-    return {**defaults, **picked(key, _GET_KEY), **names}
-
-
-KEY = Lookup(_GET_KEY, frozenset({"grantTokens", "keyId"}), _key)
-
-
-def _alias(aws: Aws, args: Props) -> dict[str, Any]:
-    aliases = aws.call("kms", "list_aliases")["Aliases"]
-    matches = [alias for alias in aliases if alias["AliasName"] == args["name"]]
-    target = only_one("KMS Alias", matches).get("TargetKeyId", "")
-    # AWS creates an AWS managed key on its first use: until then its alias has no target.
-    arn = aws.call("kms", "describe_key", KeyId=target)["KeyMetadata"]["Arn"] if target else ""
-    return {"arn": aws.arn("kms", args["name"]), "id": args["name"], "targetKeyArn": arn, "targetKeyId": target}
-
-
-ALIAS = Lookup("aws:kms/getAlias:getAlias", frozenset({"name"}), _alias)
 
 
 def _parameter(aws: Aws, args: Props) -> dict[str, Any]:
@@ -184,16 +156,3 @@ POLICY_DOCUMENT = Lookup(
     | {"statements", "version"},
     _document,
 )
-
-
-def _bucket(aws: Aws, args: Props) -> dict[str, Any]:
-    name = str(args["bucket"])
-    try:
-        aws.call("s3", "head_bucket", Bucket=name)
-    except ResourceError:
-        raise ResourceError("NoSuchBucket", f"no matching S3 Bucket found: {name}", key="bucket") from None
-    region = aws.call("s3", "get_bucket_location", Bucket=name).get("LocationConstraint") or "us-east-1"
-    return {**bucket_names(name, region), "id": name}
-
-
-BUCKET = Lookup("aws:s3/getBucket:getBucket", frozenset({"bucket"}), _bucket)

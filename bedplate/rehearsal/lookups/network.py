@@ -1,4 +1,4 @@
-"""Lookups of VPCs, subnets, availability zones, hosted zones, instance types and AMIs."""
+"""Lookups of VPCs, subnets, availability zones, hosted zones and AMIs."""
 
 import re
 from typing import Any
@@ -87,7 +87,9 @@ SUBNETS = Lookup("aws:ec2/getSubnets:getSubnets", frozenset({"filters", "tags"})
 
 def _zones(aws: Aws, args: Props) -> dict[str, Any]:
     excluded = {*(args.get("excludeNames") or []), *(args.get("excludeZoneIds") or [])}
-    zones = [zone for zone in _listed_zones(aws, args) if not excluded & {zone["ZoneName"], zone["ZoneId"]}]
+    where = filters(args, {"state": "state"})
+    listed = aws.call("ec2", "describe_availability_zones", Filters=where)["AvailabilityZones"]
+    zones = [zone for zone in listed if not excluded & {zone["ZoneName"], zone["ZoneId"]}]
     zones.sort(key=lambda zone: str(zone["ZoneName"]))
     return {
         "groupNames": sorted({zone.get("GroupName", aws.region) for zone in zones}),
@@ -97,38 +99,10 @@ def _zones(aws: Aws, args: Props) -> dict[str, Any]:
     }
 
 
-def _listed_zones(aws: Aws, args: Props) -> list[dict[str, Any]]:
-    where = filters(args, {"state": "state", "name": "zone-name", "zoneId": "zone-id"})
-    zones: list[dict[str, Any]] = aws.call("ec2", "describe_availability_zones", Filters=where)["AvailabilityZones"]
-    return zones
-
-
 AVAILABILITY_ZONES = Lookup(
     "aws:index/getAvailabilityZones:getAvailabilityZones",
     frozenset({"allAvailabilityZones", "excludeNames", "excludeZoneIds", "filters", "state"}),
     _zones,
-)
-
-
-def _zone(aws: Aws, args: Props) -> dict[str, Any]:
-    zone = only_one("EC2 Availability Zone", _listed_zones(aws, args))
-    return {
-        "groupName": zone.get("GroupName") or aws.region,
-        "id": zone["ZoneName"],
-        "name": zone["ZoneName"],
-        "nameSuffix": zone["ZoneName"].removeprefix(aws.region),
-        "networkBorderGroup": zone.get("NetworkBorderGroup") or aws.region,
-        "optInStatus": zone.get("OptInStatus") or "opt-in-not-required",
-        "state": zone["State"],
-        "zoneId": zone["ZoneId"],
-        "zoneType": zone.get("ZoneType") or "availability-zone",
-    }
-
-
-AVAILABILITY_ZONE = Lookup(
-    "aws:index/getAvailabilityZone:getAvailabilityZone",
-    frozenset({"allAvailabilityZones", "filters", "name", "state", "zoneId"}),
-    _zone,
 )
 
 
@@ -167,64 +141,6 @@ def _hosted(aws: Aws, args: Props) -> dict[str, Any]:
 
 
 HOSTED_ZONE = Lookup("aws:route53/getZone:getZone", frozenset({"name", "privateZone", "vpcId", "zoneId"}), _hosted)
-
-
-_GET_TYPE = "aws:ec2/getInstanceType:getInstanceType"
-
-
-def _type(aws: Aws, args: Props) -> dict[str, Any]:
-    name = args["instanceType"]
-    info = aws.call("ec2", "describe_instance_types", InstanceTypes=[name])["InstanceTypes"][0]
-    processor, network, gpus = (info.get(block) or {} for block in ("VCpuInfo", "NetworkInfo", "GpuInfo"))
-    return {
-        **picked(info, _GET_TYPE),
-        **picked(processor, _GET_TYPE),
-        **picked(network, _GET_TYPE),
-        "defaultVcpus": processor.get("DefaultVCpus", 0),
-        "efaMaximumInterfaces": (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0),
-        "gpuses": [_gpu(gpu) for gpu in gpus.get("Gpus", [])],
-        "id": name,
-        "maximumIpv4AddressesPerInterface": network.get("Ipv4AddressesPerInterface", 0),
-        "maximumIpv6AddressesPerInterface": network.get("Ipv6AddressesPerInterface", 0),
-        "memorySize": info["MemoryInfo"]["SizeInMiB"],
-        "supportedArchitectures": info["ProcessorInfo"]["SupportedArchitectures"],
-        "supportedPlacementStrategies": (info.get("PlacementGroupInfo") or {}).get("SupportedStrategies", []),
-        "supportedUsagesClasses": info["SupportedUsageClasses"],
-        "totalGpuMemory": gpus.get("TotalGpuMemoryInMiB", 0),
-        "totalInstanceStorage": (info.get("InstanceStorageInfo") or {}).get("TotalSizeInGB", 0),
-    }
-
-
-def _gpu(gpu: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "count": gpu["Count"],
-        "manufacturer": gpu["Manufacturer"],
-        "memorySize": gpu["MemoryInfo"]["SizeInMiB"],
-        "name": gpu["Name"],
-    }
-
-
-INSTANCE_TYPE = Lookup(_GET_TYPE, frozenset({"instanceType"}), _type)
-
-
-def _offerings(aws: Aws, args: Props) -> dict[str, Any]:
-    location_type = args.get("locationType") or "region"
-    operation = "describe_instance_type_offerings"
-    reply = aws.call("ec2", operation, LocationType=location_type, Filters=filters(args))
-    offers = sorted(reply["InstanceTypeOfferings"], key=lambda offer: (offer["InstanceType"], offer["Location"]))
-    return {
-        "id": aws.region,
-        "instanceTypes": [offer["InstanceType"] for offer in offers],
-        "locationTypes": [offer["LocationType"] for offer in offers],
-        "locations": [offer["Location"] for offer in offers],
-    }
-
-
-INSTANCE_TYPE_OFFERINGS = Lookup(
-    "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings",
-    frozenset({"filters", "locationType"}),
-    _offerings,
-)
 
 
 _GET_IMAGE = "aws:ec2/getAmi:getAmi"
