@@ -100,23 +100,12 @@ def show_profile(
     people.write_profile(operator, user, device, write, is_drawn=qr)
 
 
-def record_addresses(
-    operator: OnFleet,
-    *,
-    address: Annotated[
-        list[str] | None,
-        typer.Option("--address", metavar="REGION=IP", help="Public address of a gateway. AWS is not asked then."),
-    ] = None,
-    resolver: Annotated[
-        list[str] | None,
-        typer.Option("--resolver", metavar="REGION=IP,IP", help="Addresses of a resolver. AWS is not asked then."),
-    ] = None,
-) -> None:
+def record_addresses(operator: OnFleet) -> None:
     """Record public gateway addresses.
 
-    And the addresses of the DNS resolvers that laptops and sites use. Both come from AWS, or from the options.
+    And the addresses of the DNS resolvers that laptops and sites use. AWS is asked for both.
     """
-    vpn_setup.record_addresses(operator, address or (), resolver or ())
+    vpn_setup.record_addresses(operator)
 
 
 def guard(operator: OnFleet) -> int:

@@ -5,12 +5,9 @@ command continues.
 """
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
-from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
-from bedplate.checks.addresses import HOSTLESS
+from bedplate.account.vpn import read_laptop_endpoints
 from bedplate.errors import BedplateError, InputError, error_lines
 from bedplate.files import os_errors_as_machine_errors, write_together
 from bedplate.lock import check_plan_recorded, lock_path, record_endpoints
@@ -89,50 +86,13 @@ def _root(operator: Operator, file: Path, fleet: str, folder: PkiFolder, new: by
     return write_new_root(file, fleet, folder, now(), new)
 
 
-def record_addresses(operator: Operator, public: Sequence[str] = (), resolvers: Sequence[str] = ()) -> None:
-    """Record the public addresses of gateways, and those of DNS resolvers: from AWS, unless some are given.
-
-    They are given as REGION=IP, and REGION=IP,IP.
-    """
+def record_addresses(operator: Operator) -> None:
+    """Record the public addresses of gateways, and those of DNS resolvers, from AWS."""
     plan = plan_of(operator)
-    gateway_regions = [pool.place for pool in plan.laptops if pool.place in plan.regions_by_name]
-    regions_with_resolver = resolver_regions(plan)
-    if public or resolvers:
-        outside = dict(_parse_addresses("--address", text, gateway_regions) for text in public)
-        inside = dict(_parse_addresses("--resolver", text, regions_with_resolver) for text in resolvers)
-        endpoints = LaptopEndpoints({region: _only(region, addresses) for region, addresses in outside.items()}, inside)
-    else:
-        endpoints = read_laptop_endpoints(open_account(plan), plan.name, gateway_regions, regions_with_resolver)
+    regions = [pool.place for pool in plan.laptops if pool.place in plan.regions_by_name]
+    endpoints = read_laptop_endpoints(open_account(plan), plan.name, regions, resolver_regions(plan))
     recorded = record_endpoints(lock_path(operator.fleet), plan.name, endpoints.gateways, endpoints.resolvers)
     operator.show(address_lines(plan.record, recorded))
-
-
-def _parse_addresses(option: str, text: str, regions: Collection[str]) -> tuple[str, tuple[IPv4Address, ...]]:
-    region, _, value = text.partition("=")
-    if region not in regions:
-        noun = "gateway" if option == "--address" else "resolver"
-        fix = f"write one of {', '.join(regions)}" if regions else "leave it out: the fleet has none in a region"
-        raise InputError(f"{option} {text}: {region!r} has no {noun}", fix=fix)
-    try:
-        addresses = tuple(sorted(map(IPv4Address, value.split(","))))
-    except AddressValueError as error:
-        raise InputError(f"{option} {text}: {error}", fix=f"write it as {option} {region}=198.51.100.7") from None
-    _check_usable(f"{option} {text}", addresses)
-    return region, addresses
-
-
-def _check_usable(option: str, addresses: Iterable[IPv4Address]) -> None:
-    """Raise InputError for an address that no host can have."""
-    for address in addresses:
-        why = next((why for block, why in HOSTLESS.items() if address in block), None)
-        if why:
-            raise InputError(f"{option}: no host can have the address {address} ({why})", fix="write the one from AWS")
-
-
-def _only(region: str, addresses: tuple[IPv4Address, ...]) -> IPv4Address:
-    if len(addresses) != 1:
-        raise InputError(f"--address names {len(addresses)} addresses for {region}", fix="name one: a gateway has one")
-    return addresses[0]
 
 
 def set_up(operator: Operator) -> int:

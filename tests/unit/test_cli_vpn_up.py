@@ -7,19 +7,17 @@ import pytest
 
 from bedplate.cli import run
 from bedplate.errors import PartialError
-from bedplate.lock import lock_path, read_lock, record_host_keys
+from bedplate.lock import lock_path, read_lock, record_endpoints, record_host_keys
 from bedplate.operate import Operator, plan_of
-from bedplate.operate.vpn_setup import record_addresses
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import NodePlan
 from tests.testlab.fakes.apply import FakeApply
-from tests.testlab.fleets.variants import HOME
+from tests.testlab.fleets.variants import GATEWAY_ADDRESS, HOME, RESOLVERS
 from tests.testlab.keys.operator import HOSTS
 from tests.testlab.rehearsal.programs import EXAMPLES
 from vpn.pki import folder_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
-ADDRESSES, RESOLVERS = [f"{HOME}=52.1.2.3"], [f"{HOME}=10.64.32.5,10.64.64.7"]
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def deployed(begun: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     record_host_keys(lock_path(begun), "lab", HOSTS["us-west-2"], (KEY,), replace_known=False)
 
     def record(operator: Operator) -> None:
-        record_addresses(operator, ADDRESSES, RESOLVERS)
+        record_endpoints(lock_path(operator.fleet), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
 
     def trust(operator: Operator, _plan: FleetPlan, node: NodePlan) -> None:
         record_host_keys(lock_path(operator.fleet), "lab", node.name, (KEY,), replace_known=False)

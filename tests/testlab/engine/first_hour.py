@@ -6,6 +6,7 @@ The machines of the fleet are one sshd on loopback, which the fake of AWS's sess
 import json
 import time
 from collections.abc import Callable
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from moto.ssm.responses import SimpleSystemManagerResponse
 
 from bedplate.cli import run
+from bedplate.lock import record_endpoints
 from bedplate.operate import machines
 from tests.testlab.engine.lab import REGION
 from tests.testlab.fakes.apply import FakeApply
@@ -71,7 +73,7 @@ def first_hour(server: Server, printed: pytest.CaptureFixture[str]) -> None:
     assert output(printed, "ssh", "box", *server.login, "--", "echo $((6 * 7))") == ["42"]
 
     output(printed, "vpn", "init")
-    output(printed, "vpn", "record", "--address", f"{REGION}=52.1.2.3")
+    record_endpoints(Path("fleet.lock"), "box", {REGION: IPv4Address("52.1.2.3")}, {})
     assert any("bob.zip" in line for line in output(printed, "person", "invite", "bob"))
     with ZipFile("bob.zip") as archive:
         assert server.key in archive.read("box/known_hosts").decode()

@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+from bedplate.lock import lock_path, record_endpoints
 from bedplate.plan.firewall import FirewallRule
 from bedplate.plan.nodes import NodePlan
 from roles.base import file_text
@@ -32,8 +33,7 @@ from tests.testlab.run import need_processor_without, need_program, need_root
 
 GATE, HOME = "gate.cellar", "laptops.us-west-2"
 PUBLIC = "8.20.30.40"
-_CLOUD_PUBLIC = "52.1.2.3"
-_RECORDED = ("--address", f"us-west-2={_CLOUD_PUBLIC}", "--resolver", "us-west-2=10.64.32.5,10.64.64.7")
+CLOUD_PUBLIC = "52.1.2.3"
 _ROLES = ("--role", "vpnagent", "--role", "openvpn")
 
 
@@ -100,14 +100,21 @@ def laptop_gateways(folder: Path) -> Iterator[LaptopGateways]:
         nodes[GATE].run(f"ip address add {PUBLIC}/32 dev lo")
         node_lab.workstation.host.run("ip", "route", "add", f"{PUBLIC}/32", "dev", "n1")
         # An address of somebody else.
-        node_lab.workstation.host.run("ip", "route", "add", "unreachable", f"{_CLOUD_PUBLIC}/32")
+        node_lab.workstation.host.run("ip", "route", "add", "unreachable", f"{CLOUD_PUBLIC}/32")
         gateways = LaptopGateways(node_lab, Operator(node_lab, fleet), fleet, nodes, {})
-        for words in (("record", *_RECORDED), ("init",), ("add", "ada")):
+        record_cloud(fleet)
+        for words in (("init",), ("add", "ada")):
             gateways.local_vpn(*words)
         gateways = replace(gateways, first=gateways.apply())
         done = gateways.vpn("sync")
         assert done.returncode == 0, done.stderr
         yield gateways
+
+
+def record_cloud(fleet: Path) -> None:
+    """Record what `vpn record` reads from AWS: the address of the gateway in the cloud, and those of its resolver."""
+    resolver = tuple(map(IPv4Address, ("10.64.32.5", "10.64.64.7")))
+    record_endpoints(lock_path(fleet), "lab", {"us-west-2": IPv4Address(CLOUD_PUBLIC)}, {"us-west-2": resolver})
 
 
 def open_device(node: Node) -> None:

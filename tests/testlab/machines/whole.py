@@ -46,6 +46,7 @@ from tests.testlab.machines.bundle import working_tree
 from tests.testlab.machines.cloud import S3, seen_by_nodes, serve_objects, trust_store
 from tests.testlab.machines.container import call
 from tests.testlab.machines.file_server import FileServer
+from tests.testlab.machines.gateways import record_cloud
 from tests.testlab.machines.lab import FleetFolder, substitute_ipsec
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.self_configured import SelfConfigured
@@ -58,7 +59,7 @@ from tests.testlab.machines.surroundings import (
     metadata_at_its_address,
 )
 from tests.testlab.machines.whole_kinds import HOME_REGION, Kind, planned_node, pool_of
-from tests.testlab.machines.whole_laptop import LaptopBehind, laptop_behind, record
+from tests.testlab.machines.whole_laptop import LaptopBehind, laptop_behind
 from tests.testlab.machines.whole_worker import WholeCluster, install_packages, record_new_authority, whole_cluster
 from tests.testlab.machines.workstation import make_key
 from tests.testlab.network.netlab import until
@@ -143,7 +144,7 @@ def whole_machine(kind: Kind, folder: Path) -> Iterator[Whole]:
         for name in ("grace", STRANGER):
             make_key(keys[name], name)
         fleet = write_fleet(folder / "fleet", keys, lab)
-        record(fleet)
+        record_cloud(fleet.fleet)
         cluster = None
         if kind.is_member:
             record_new_authority(fleet, find_plan(fleet), folder / "cluster")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from signal import SIGKILL
 
 from bedplate.plan.nodes import NodePlan
+from tests.testlab.machines.gateways import CLOUD_PUBLIC as CLOUD
 from tests.testlab.machines.gateways import LaptopGateways
 from tests.testlab.machines.lab import FleetFolder
 from tests.testlab.machines.node_lab import Node, NodeLab
@@ -12,19 +13,11 @@ from tests.testlab.machines.operator import Operator
 from tests.testlab.machines.surroundings import add_address
 from tests.testlab.network.netlab import LabHost, LabProgram, until
 
-CLOUD = "52.1.2.3"
 SITE = "8.20.30.40"
 _LAPTOP, _NEXT = "203.0.113.66", "203.0.113.65"
 # A host behind the gateway of each place, and one outside of the plan, each with a page.
 _HOSTS = {"us-west-2": "10.64.33.201", "cellar": "192.168.40.21"}
 _OUTSIDE, _PAGE = "198.51.100.77", 8000
-
-
-def record(fleet: FleetFolder) -> None:
-    """Record what `up` and the operator record: the public addresses of gateways, and the resolvers of the region."""
-    words = ("record", "--address", f"us-west-2={CLOUD}", "--resolver", "us-west-2=10.64.32.5,10.64.64.7")
-    done = Operator(fleet.node_lab, fleet.fleet).bedplate("vpn", *words, str(fleet.fleet))
-    assert done.returncode == 0, done.stderr
 
 
 @dataclass
