@@ -12,7 +12,7 @@ from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import Simulation, client_of
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN
-from bedplate.report.account import needed_actions
+from docs.generator.aws_account import needed_actions
 from tests.testlab.kinds.network import NETWORK
 from tests.testlab.kinds.storage import SERVICES
 from tests.testlab.kinds.world import KindFixture, World

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bedplate.report.account import deployer_statements, needed_actions
+from docs.generator.aws_account import deployer_statements, needed_actions
 from tests.testlab.calls import matching
 
 

@@ -12,14 +12,14 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import FOLDER, read_data_file
 from bedplate.catalog.tables import write_sheet
 from bedplate.permissions import Statement
-from bedplate.report.account import (
+from bedplate.spec.text import LONGEST_FLEET_NAME
+from docs.generator.aws_account import (
     LONGEST_POLICY,
     account_page,
     deployer_policies,
     deployer_statements,
     needed_actions,
 )
-from bedplate.spec.text import LONGEST_FLEET_NAME
 from tests.conftest import DATA
 from tests.testlab.calls import ROOT, actions_in, client_actions, matching, read_authorizations
 

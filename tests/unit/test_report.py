@@ -20,8 +20,9 @@ from bedplate.report.diagnostics import defect_lines, fault_lines, tally, verdic
 from bedplate.report.graph import judgement_lines, stack_fault_lines, traced_fault_document
 from bedplate.report.nodes import apply_lines
 from bedplate.report.plan import named, roots
-from bedplate.report.rules import ALL_RULES, checks_page
+from bedplate.report.rules import ALL_RULES
 from bedplate.rules import Fault, Level
+from docs.generator.checks import checks_page
 from tests.conftest import Expect
 from tests.testlab.rehearsal.graphs import faults, resource
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from bedplate.report.updates import reference_page, updates_page
 from bedplate.spec import Fleet
 from bedplate.spec.base import OnEdit
 from bedplate.update import POLICIES, Edit, Effect, Event, consequences, edits
+from docs.generator.fleet_file import reference_page, updates_page
 from tests.testlab.fleets.sketch import group, sketch
 
 WEST, EAST = {"region": "us-west-2"}, {"region": "us-east-1"}
