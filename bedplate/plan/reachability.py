@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
-from bedplate.errors import InputError, nearest
+from bedplate.errors import InputError, nearest, nearest_fix
 from bedplate.plan.fleet import FleetPlan, cached_on_plan
-from bedplate.plan.links import cluster_blocks, is_connected
+from bedplate.plan.links import cluster_blocks, highest_number, is_connected
 from bedplate.plan.space import region_path
 from bedplate.spec.network import Egress, Interconnect
 
@@ -152,13 +152,17 @@ def find_endpoint(plan: FleetPlan, name: str) -> Endpoint:
     if short in names:
         return names[short]
     host, _, region = short.partition(".")
-    for pool in plan.pools:
-        if (pool.group, pool.region) == (host.rpartition("-")[0], region):
-            # Only AWS knows the zone of a machine; those of a pool have the same routes.
-            return replace(names[pool.zones[0]], name=name)
+    group, _, number = host.rpartition("-")
     short_names = sorted(endpoint_name for endpoint_name in names if "/" not in endpoint_name)
     near = nearest(name, names if "/" in name else short_names)
-    fix = f"write {near}" if near else f"one of {', '.join(short_names)}, or an IPv4 address"
+    if pool := next((pool for pool in plan.pools if (pool.group, pool.region) == (group, region)), None):
+        highest = highest_number(plan, pool)
+        valid = str(min(max(int(number), 1), highest)) if number.isdecimal() else "1"
+        if number == valid:
+            # Only AWS knows the zone of a machine; those of a pool have the same routes.
+            return replace(names[pool.zones[0]], name=name)
+        near = f"{group}-{valid}.{region}"
+    fix = f"write {near}" if near else f"write one of {', '.join(short_names)}, or an IPv4 address"
     raise InputError(f"no endpoint named {name} in the fleet {plan.name}", fix=fix)
 
 
@@ -171,7 +175,7 @@ def internet_endpoint(name: str) -> Endpoint | None:
 def parse_flow(protocol: str, port: int | None = None) -> Flow:
     """Return a flow, with port 22 as TCP's default; InputError for an invalid protocol or port."""
     if protocol not in _PROTOCOLS:
-        raise InputError(f"unsupported protocol {protocol}", fix=f"one of {', '.join(_PROTOCOLS)}")
+        raise InputError(f"unsupported protocol {protocol}", fix=nearest_fix(protocol, _PROTOCOLS))
     if protocol == "icmp":
         if port is not None:
             raise InputError("icmp has no ports", fix="omit --port")

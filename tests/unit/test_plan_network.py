@@ -369,12 +369,28 @@ def test_a_name_is_one_endpoint(name: str, kind: EndpointKind, place: str, addre
     assert (endpoint.kind, endpoint.place, str(endpoint.address)) == (kind, place, address)
 
 
-def test_an_unknown_name_is_refused() -> None:
-    """The fix is the nearest known name."""
-    with pytest.raises(InputError, match="no endpoint named us-esat-1a in the fleet lab") as caught:
-        find_endpoint(LAB, "us-esat-1a")
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("us-esat-1a", "write us-east-1a"),
+        ("workbench-cpu-21.us-west-2", "write workbench-cpu-20.us-west-2"),
+        ("workbench-cpu-0.us-west-2", "write workbench-cpu-1.us-west-2"),
+        ("workbench-cpu-01.us-west-2", "write workbench-cpu-1.us-west-2"),
+        ("workbench-cpu-x.us-west-2.lab.internal", "write workbench-cpu-1.us-west-2"),
+        ("xyz", "write one of "),
+    ],
+)
+def test_an_unknown_name_is_refused(name: str, fix: str) -> None:
+    """The fix is the nearest known name: of a group, that of a machine which it may have."""
+    with pytest.raises(InputError, match=f"no endpoint named {name} in the fleet lab") as caught:
+        find_endpoint(LAB, name)
 
-    assert caught.value.fix == "write us-east-1a"
+    assert caught.value.fix.startswith(fix)
+
+
+def test_the_last_machine_of_a_group_is_an_endpoint() -> None:
+    """Pools of a group in one region share the numbers."""
+    assert find_endpoint(LAB, "workbench-cpu-20.us-west-2").place == "us-west-2"
 
 
 def test_a_block_without_hosts_is_no_endpoint() -> None:
