@@ -192,6 +192,14 @@ class _Command(TyperCommand):
             if ctx.get_parameter_source("fleet").name == "COMMANDLINE":
                 raise InputError("FLEET and --fleet exclude each other", fix="pass the fleet file once")
             ctx.params["fleet"] = fleet
+        given = [param for param in self.params if ctx.get_parameter_source(param.name).name == "COMMANDLINE"]
+        for param in given:
+            value = ctx.params[param.name]
+            words = value if isinstance(value, list | tuple) else [value]
+            # The command of `ssh` may have empty words.
+            if param.metavar != "[-- COMMAND]" and any(isinstance(word, str) and not word.strip() for word in words):
+                name = param.metavar if param.param_type_name == "argument" else param.opts[0]
+                raise InputError(f"{name} is empty", fix="write a value; a variable of your shell may have none")
         return super().invoke(ctx)
 
 

@@ -26,8 +26,7 @@ def complete(ctx: Any, param: Any, incomplete: str) -> list[str]:  # noqa: ANN40
 
 
 def _machines(fleet: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the groups, the permanent machines, and the first names that machines of groups register."""
-    yield from fleet.get("groups", {})
+    """Yield the permanent machines, and the first names that machines of groups register."""
     for site, facts in fleet.get("sites", {}).items():
         yield from (f"{machine}.{site}" for machine in facts.get("machines", {}))
     gateways = fleet.get("vpn", {}).get("laptops", {}).get("gateways", ())
@@ -41,6 +40,12 @@ def _machines(fleet: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{group}-{number}.{region}" for number in numbers for region in regions)
 
 
+def _endpoints(fleet: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("internet", *_machines(fleet), *fleet["regions"], *fleet.get("sites", ()))
+    zones = (zone for region in fleet["regions"].values() for zone in region["zones"])
+    yield from (f"{zone}{part}" for zone in zones for part in ("", "/edge"))
+
+
 def _scenarios(_: Mapping[str, Any]) -> Iterable[str]:
     from bedplate.capacity.scenario import SCENARIOS
 
@@ -50,7 +55,8 @@ def _scenarios(_: Mapping[str, Any]) -> Iterable[str]:
 _NAMES: Mapping[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
     **dict.fromkeys(("GROUP", "[GROUP]", "[GROUP|POD]"), lambda fleet: fleet["groups"]),
     **dict.fromkeys(("MACHINE", "MACHINE..."), _machines),
-    **dict.fromkeys(("FROM", "TO"), lambda fleet: [*_machines(fleet), *fleet["regions"], *fleet.get("sites", ())]),
+    "MACHINE|GROUP": lambda fleet: [*fleet["groups"], *_machines(fleet)],
+    **dict.fromkeys(("FROM", "TO"), _endpoints),
     "USER": lambda fleet: fleet["people"],
     "SITE": lambda fleet: fleet["sites"],
     "PART": lambda fleet: ["shared", *fleet["regions"], "links"],

@@ -7,7 +7,9 @@ import typer
 from bedplate.cli.options import WithLoginName
 from bedplate.operate.login import carry, log_in
 
-Machine = Annotated[str, typer.Argument(metavar="MACHINE", help="A machine, a group with one, or an instance id.")]
+Machine = Annotated[
+    str, typer.Argument(metavar="MACHINE|GROUP", help="A machine, a group with one, or an instance id.")
+]
 
 
 def ssh(

@@ -25,7 +25,7 @@ from bedplate.account.client import AwsClient, open_client
 from bedplate.account.session import find_instance
 from bedplate.account.smoke import KEPT, kind_and_name, remove, role_keys, tagged
 from bedplate.capacity.observation import NOT_READY, Activity
-from bedplate.errors import BedplateError, PartialError, ViolationError, error_lines
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, error_lines
 from bedplate.files import write_whole
 from bedplate.folder.example import EXAMPLES
 from bedplate.operate import Operator, Result, new_folder, plan_of
@@ -37,6 +37,8 @@ from bedplate.report.smoke import AwsError, SmokeReport, StageResult
 from bedplate.rounds import run_round, wait
 
 REPORT, LOG, PASSPHRASE = "smoke.json", "smoke.log", "passphrase"
+_NAME = "smoke-"
+"""What the names of its fleets begin with."""
 _PAUSE, _LONGEST = 15.0, 900.0
 """Seconds between two questions, and until the last one."""
 _REPORT_IT = f"report it with the files {REPORT} and {LOG}"
@@ -297,7 +299,7 @@ def smoke(operator: Operator, chosen: Collection[int], role: str | None, minutes
     folder = operator.fleet.parent
     operator.show(show_plan(operator, minutes).lines)
     operator.confirm("make this fleet, and destroy it with all its data?")
-    name = f"smoke-{secrets.token_hex(2)}"
+    name = f"{_NAME}{secrets.token_hex(2)}"
     values = {**dict.fromkeys(new_folder.TEXTS), "name": name, "domain": f"{name}.internal"}
     operator.notify(new_folder.make_folder(operator, folder, "smoke", values).lines)
     write_whole(folder / PASSPHRASE, secrets.token_urlsafe(24).encode(), 0o600)
@@ -364,6 +366,10 @@ def _with_denials(results: Sequence[StageResult]) -> Iterator[StageResult]:
 
 def destroy(operator: Operator) -> tuple[str, ...]:
     """Delete all that the operator's fleet has, data too; return what is left, as far as AWS says."""
+    folder = operator.fleet.parent
+    if not (folder / PASSPHRASE).is_file() or not plan_of(operator).name.startswith(_NAME):
+        fix = "name the folder that `bedplate smoke DIR` has made"
+        raise InputError(f"{folder.name} has no fleet of the smoke test", fix=fix)
     run = _run_of(operator)
 
     def report_error(error: BedplateError) -> None:

@@ -17,6 +17,7 @@ from bedplate.report.rules import ALL_RULES
 from tests.conftest import Expect
 
 ROOT = Path(__file__).parents[2]
+GPU_MACHINES = [f"workbench-gpu-{number}.{region}" for number in range(1, 9) for region in ("us-west-2", "us-east-1")]
 FAULTY = "tests/data/cli/faulty.yaml"
 
 
@@ -262,6 +263,22 @@ def test_every_command_that_reads_a_fleet_has_the_option(words: str, capsys: pyt
 
 
 @pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["ssh", ""], "MACHINE|GROUP"),
+        (["node", "apply", "titan-01.cellar", " "], "MACHINE..."),
+        (["up", "--stack", ""], "--stack"),
+        (["person", "invite", ""], "USER"),
+    ],
+)
+def test_an_empty_word_is_no_name(words: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable of the shell without a value is refused before anything is read."""
+    assert run(words) == 2
+
+    assert capsys.readouterr().err.splitlines()[0] == f"error: {name} is empty"
+
+
+@pytest.mark.parametrize(
     ("line", "completions"),
     [
         ("bedplate che", ["check"]),
@@ -284,6 +301,12 @@ def test_a_shell_completes_commands_and_options(line: str, completions: list[str
     ("line", "completions"),
     [
         ("bedplate ssh titan-01", ["titan-01.cellar"]),
+        ("bedplate node logs workbench-gp", ["workbench-gpu", *GPU_MACHINES]),
+        ("bedplate node stop workbench-gp", GPU_MACHINES),
+        ("bedplate node apply train", []),
+        ("bedplate reach i", ["internet"]),
+        ("bedplate reach internet us-east-1a", ["us-east-1a", "us-east-1a/edge"]),
+        ("bedplate reach train", []),
         ("bedplate node stop workbench-gpu-1.", ["workbench-gpu-1.us-west-2", "workbench-gpu-1.us-east-1"]),
         ("bedplate kube member replace control-1", ["control-1.us-west-2"]),
         ("bedplate node apply --group workbench-", ["workbench-gpu", "workbench-cpu"]),

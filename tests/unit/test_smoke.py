@@ -19,6 +19,7 @@ from bedplate.report.smoke import AwsError, SmokeReport, StageResult, aws_errors
 from tests.conftest import DATA
 from tests.testlab.calls import ROOT, actions_in
 from tests.testlab.engine.lab import KEY
+from tests.testlab.rehearsal.programs import EXAMPLES
 
 ACCOUNT, ROLE = "210987654321", "arn:aws:iam::210987654321:role/deployer"
 REPORT = TypeAdapter(SmokeReport)
@@ -93,7 +94,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     fake = Fakes()
     answers = {"account": ACCOUNT, "owner": "ada@uni.edu", "person": "ada", "key": KEY}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(new_folder, "_default", lambda question, _values, _folder: answers.get(question))
+    monkeypatch.setattr(new_folder, "_default", lambda _operator, question, _values, _folder: answers.get(question))
     real = {name: smoke.STEPS[name] for name in ("again", "names", "promoted")}
     steps = {name: real.get(name) or fake.step(name) for name in smoke.STEPS}
     for name, value in {
@@ -246,6 +247,22 @@ def test_ctrl_c_destroys_the_fleet(fakes: Fakes) -> None:
     assert (results[6].verdict, results[6].what) == ("failed", "the test was interrupted")
     assert (results[7].verdict, results[7].what) == ("not run", "the test was interrupted")
     assert fakes.account == []
+
+
+@pytest.mark.parametrize("content", [None, "minimal"])
+def test_only_a_fleet_of_the_smoke_test_is_destroyed(
+    fakes: Fakes, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    """A missing folder and the folder of another fleet are refused, and no command runs."""
+    if content:
+        Path("lab").mkdir()
+        Path("lab/passphrase").touch()
+        Path("lab/fleet.yaml").write_text((EXAMPLES / f"{content}.yaml").read_text())
+
+    assert run(["smoke", "--destroy", "lab"]) == 2
+
+    assert "error: lab has no fleet of the smoke test\n" in capsys.readouterr().err
+    assert fakes.commands == []
 
 
 def test_the_time_limit_destroys_the_fleet(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,7 @@ def smoke_lab(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[SmokeLab]:
         patch.setattr(deploy, "newest_images", lambda _client, places: dict.fromkeys(places, "ami-12c6146b"))
         patch.setattr(machines, "ready_machines", lambda *_: 0)
         patch.setattr("bedplate.account.capacity.POLL", 0.0)
-        patch.setattr(new_folder, "_default", lambda question, _values, _folder: answers.get(question))
+        patch.setattr(new_folder, "_default", lambda _operator, question, _values, _folder: answers.get(question))
         patch.setattr(smoke, "run_command", lab.run)
         patch.setattr(smoke, "kill_deployment", lambda _folder, _environment: None)
         patch.setattr(smoke, "terminate_machine", _replace)
