@@ -16,7 +16,7 @@ Seconds = Annotated[
 def status(context: typer.Context, operator: OnMachines, *, timeout: Seconds = 60, json: Json = False) -> int:
     """Show what is deployed, runs and is due.
 
-    The stacks, machines, gateways, cluster, images, dates and the cost of what runs, all asked at the same time. The
+    The stacks, machines, gateways, cluster, dates and the cost of what runs, all asked at the same time. The
     exit status is 3 if something is wrong, else 6 if something did not answer.
     """
     return printed(page.status(operator, timeout, context.obj), as_json=json)
@@ -25,7 +25,7 @@ def status(context: typer.Context, operator: OnMachines, *, timeout: Seconds = 6
 def doctor(context: typer.Context, operator: OnFleet, *, timeout: Seconds = 60, json: Json = False) -> int:
     """Show what this machine and account lack.
 
-    Programs, the fleet folder, and the clock, rights and quotas in AWS. The exit status is 4 if `bedplate up` lacks
+    Programs, and the credentials, rights and quotas in AWS. The exit status is 4 if `bedplate up` lacks
     something, else 6 if something that it needs is unknown.
     """
     return printed(machine.examine(operator, timeout, context.obj), as_json=json)

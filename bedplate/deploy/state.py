@@ -18,7 +18,6 @@ from bedplate.catalog import Catalog
 from bedplate.deploy.progress import resource_name
 from bedplate.errors import HeldError
 from bedplate.files import is_alive
-from bedplate.foreign import parse_json
 from bedplate.plan.cost import volume_price
 from bedplate.plan.pools import VolumePlan
 from bedplate.plan.stacks import LINKS, PRICE, SHARED, Layout
@@ -53,15 +52,6 @@ class LockHolder:
         except OSError:
             return True
         return "pulumi" in name
-
-
-def read_lock(content: bytes) -> LockHolder | None:
-    """Return the holder in a lock file of a bucket or folder; None if Pulumi did not write it."""
-    try:
-        lock = parse_json(content)
-        return LockHolder(lock["username"], lock["hostname"], lock["pid"], lock["timestamp"])
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 class LockedError(HeldError):

@@ -1,10 +1,8 @@
-"""What this machine, the fleet folder and the AWS account lack for the commands of bedplate."""
+"""What this machine and the AWS account lack for the commands of bedplate."""
 
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from shutil import which
@@ -15,7 +13,6 @@ from bedplate.account.facts import read_quotas
 from bedplate.deploy.engine import open_engine
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError, ViolationError
 from bedplate.folder.files import backend_url
-from bedplate.lock import check_plan_recorded
 from bedplate.nodes.host_keys import PLUGIN, check_plugin
 from bedplate.operate import Operator, Result, open_account, plan_of
 from bedplate.plan import FleetPlan
@@ -34,25 +31,21 @@ _PROGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "openvpn": ("--version", "a laptop in the VPN"),
     }
 )
-_OPTIONAL = ("git", "gpg", "openvpn", "lock", "commits")
-"""`up` does without these, or records them itself."""
+_OPTIONAL = ("git", "gpg", "openvpn")
+"""`up` does without these."""
 # One or two of each service that the stacks need.
 _RIGHTS = (
     *("autoscaling:CreateAutoScalingGroup", "ec2:CreateVpc", "ec2:RunInstances", "iam:CreateRole", "iam:PassRole"),
     *("kms:CreateKey", "logs:CreateLogGroup", "route53:CreateHostedZone", "s3:CreateBucket", "ssm:PutParameter"),
 )
-# AWS refuses requests whose time differs by five minutes.
-_SKEW = timedelta(minutes=4)
 
 
 def examine(operator: Operator, seconds: float, began: float) -> Result:
     """Return what is there, missing and unknown; the exit status is 4 if `up` lacks something, else 6 if unknown."""
-    plan, folder = plan_of(operator), operator.fleet.absolute().parent
+    plan = plan_of(operator)
     checks: dict[str, Callable[[], str]] = {
         **{name: partial(_program, name) for name in _PROGRAMS},
-        "pulumi": partial(_pulumi, folder),
-        "lock": partial(_lock, operator, plan),
-        "commits": partial(_commits, folder),
+        "pulumi": partial(_pulumi, operator.fleet.absolute().parent),
         "credentials": lambda: _credentials(open_account(plan), plan),
         "rights": lambda: _rights(open_account(plan), plan),
         "quotas": lambda: _quotas(open_account(plan), plan),
@@ -108,28 +101,9 @@ def _pulumi(folder: Path) -> str:
     return f"{engine.command.version}: up, preview, refresh, destroy; its backend is configured"
 
 
-def _lock(operator: Operator, plan: FleetPlan) -> str:
-    check_plan_recorded(plan, operator.fleet)
-    return "has all addresses and ids"
-
-
-def _commits(folder: Path) -> str:
-    changed = _output("git", "-C", str(folder), "status", "--porcelain", "--", ".").splitlines()
-    if changed and changed[0].startswith("fatal:"):
-        raise ViolationError("the fleet folder is no git repository", fix=f"`git init {folder}`, and commit it")
-    if changed:
-        raise ViolationError(f"not committed: {counted(len(changed), 'file')}", fix=f"see `git -C {folder} status`")
-    return "all files are committed"
-
-
 def _credentials(client: AwsClient, plan: FleetPlan) -> str:
-    """Return whose they are; raise MachineError if AWS will refuse them because of this machine's clock."""
-    caller = client.call("sts", plan.home.name, "get_caller_identity")
-    then = parsedate_to_datetime(caller["ResponseMetadata"]["HTTPHeaders"]["date"])
-    if abs(datetime.now(UTC) - then) > _SKEW:
-        what = f"the clock of this machine is not that of AWS: {then:%H:%M:%S} UTC"
-        raise MachineError(what, fix="`timedatectl set-ntp true`")
-    return f"{caller['Arn']}; the clock agrees with that of AWS"
+    """Return whose they are."""
+    return str(client.call("sts", plan.home.name, "get_caller_identity")["Arn"])
 
 
 def _rights(client: AwsClient, plan: FleetPlan) -> str:

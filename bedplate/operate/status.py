@@ -1,29 +1,23 @@
 """The state of a fleet on one page. Its parts are asked at the same time; one that does not answer is unknown."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
 
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.lifetimes import NOTICE
 from bedplate.deploy.engine import BY, Engine, open_engine
-from bedplate.deploy.state import read_lock
 from bedplate.errors import BedplateError, PartialError, ViolationError, worst
-from bedplate.folder.files import backend_url
 from bedplate.operate import (
     Operator,
     Result,
     capacity,
     cluster_objects,
     gateways,
-    images,
-    open_account,
     plan_of,
 )
 from bedplate.operate.keys import public_part
@@ -45,7 +39,6 @@ def status(operator: Operator, seconds: float, began: float) -> Result:
         "machines": partial(capacity.status, reader, None),
         "gateways": lambda: _in_brief(gateways.status(reader)),
         "cluster": partial(cluster_objects.status, reader, None, is_early=False),
-        "images": partial(images.list_images, reader),
         "dates": partial(dates_due, reader, plan, datetime.now(UTC)),
     }
     if not any(node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS} for node in permanent_nodes(plan)):
@@ -84,14 +77,12 @@ CHANGED, NEVER = "last change", "not deployed"
 
 
 def _stacks(operator: Operator, plan: FleetPlan, engines: list[Engine]) -> Result:
-    """Return the last change of each stack and who made it, its unfinished operations, and who holds its lock."""
-    folder = operator.fleet.absolute().parent
-    engine = open_engine(folder)
+    """Return the last change of each stack and who made it, and its unfinished operations."""
+    engine = open_engine(operator.fleet.absolute().parent)
     engines.append(engine)
     states = engine.states(plan.name)
     names = {part: stack_name(plan, part) for part in chosen_parts(plan, (), states)}
     changes, errors = ask_each((names[part] for part in states), engine.last_change, len(states))
-    locks = _locks(plan, folder)
     deployed = {part for part, state in states.items() if not state.is_empty}
     stacks: dict[str, dict[str, str]] = {}
     faults = []
@@ -103,7 +94,6 @@ def _stacks(operator: Operator, plan: FleetPlan, engines: list[Engine]) -> Resul
             CHANGED: change.get("endTime", "unknown") if part in deployed else NEVER,
             "by": by.removeprefix(BY) if by.startswith(BY) else "-",
             "unfinished": str(pending),
-            "lock": "not shown by this backend" if locks is None else locks.get(stack, "free"),
         }
         if pending:
             faults.append(f"fault: {stack}: a killed run left {counted(pending, 'operation')}: run `bedplate recover`")
@@ -113,25 +103,6 @@ def _stacks(operator: Operator, plan: FleetPlan, engines: list[Engine]) -> Resul
     lines = (*table, *faults, *(f"unknown: {stack}: {error.what}" for stack, error in errors.items()))
     code = ViolationError.exit_code if faults else PartialError.exit_code if errors else 0
     return Result(lines, stacks, code)
-
-
-_LOCKS = ".pulumi/locks/"
-
-
-def _locks(plan: FleetPlan, folder: Path) -> Mapping[str, str] | None:
-    """Return who holds the lock of each locked stack; None for a backend that does not show it."""
-    parts = urlsplit(backend_url(folder))
-    if parts.scheme == "file":
-        files = (folder / f"{parts.netloc}{parts.path}").glob(f"{_LOCKS}**/*.json")
-        contents = {str(file): file.read_bytes() for file in files}
-    elif parts.scheme == "s3":
-        client, region = open_account(plan), parse_qs(parts.query).get("region", [plan.home.name])[0]
-        place = {"Bucket": parts.netloc, "Prefix": f"{parts.path.strip('/')}/{_LOCKS}".lstrip("/")}
-        keys = [entry["Key"] for entry in client.items("s3", region, "list_objects_v2", "Contents", **place)]
-        contents = {key: client.read_object(region, parts.netloc, key) for key in keys}
-    else:
-        return None
-    return {Path(key).parent.name: str(read_lock(content) or "unknown holder") for key, content in contents.items()}
 
 
 def _cost(plan: FleetPlan, machines: Result | None, stacks: Result | None) -> Result:
