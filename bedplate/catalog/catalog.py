@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from bedplate.catalog.keys import KeyFacts, read_keys
 from bedplate.catalog.software import AddonPins, SoftwareSet, read_addons, read_software
@@ -193,9 +194,12 @@ class Change:
         return self.dropped > self.before * _MOST_DROPPED
 
 
+CatalogT = TypeVar("CatalogT", bound=Catalog)
+
+
 def refreshed(
-    catalog: Catalog, account: str, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float]
-) -> Catalog:
+    catalog: CatalogT, account: str, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float]
+) -> CatalogT:
     """Return the catalog with an account's answers of some regions; facts of other regions are kept."""
     return replace(
         catalog,

@@ -13,9 +13,8 @@ from itertools import chain
 from math import inf
 
 from bedplate.catalog.catalog import Catalog, RegionAnswer, refreshed
-from bedplate.catalog.keys import KeyFacts, read_keys, write_keys
+from bedplate.catalog.keys import read_keys, write_keys
 from bedplate.catalog.software import (
-    AddonPins,
     SoftwareSet,
     read_addons,
     read_software,
@@ -26,7 +25,7 @@ from bedplate.catalog.software import (
 )
 from bedplate.catalog.tables import (
     InstanceFacts,
-    Offers,
+    RegionFacts,
     read_instances,
     read_offers,
     read_prices,
@@ -44,39 +43,26 @@ _SECTION = re.compile(r"(?m)^\[([a-z.]+)\]\n")
 _NVIDIA = "nvidia.asc"
 
 
-@dataclass(frozen=True, slots=True)
-class FolderFacts:
+@dataclass(frozen=True)
+class FolderFacts(Catalog):
     """The facts of a fleet folder; `dates` has the day on which each region was asked.
 
     `software` has confirmed checksums only, `keys` renewed keys of apt repositories, and `nvidia_key` that of NVIDIA's.
     """
 
-    account: str = ""
-    dates: Mapping[str, date] = field(default_factory=dict)
-    price_date: str = ""
+    regions: Mapping[str, RegionFacts] = field(default_factory=dict)
     types: Mapping[str, InstanceFacts] = field(default_factory=dict)
-    offers: Offers = field(default_factory=dict)
-    prices: Mapping[str, float] = field(default_factory=dict)
     software: Mapping[str, SoftwareSet] = field(default_factory=dict)
-    keys: Mapping[str, KeyFacts] = field(default_factory=dict)
-    nvidia_key: str = ""
-    addons: tuple[AddonPins, ...] = ()
+    dates: Mapping[str, date] = field(default_factory=dict)
 
     def with_answers(
         self, account: str, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float], day: date
     ) -> "FolderFacts":
         """Return the facts with an account's answers of some regions; those of another account are dropped."""
-        before = self if self.account == account else FolderFacts()
-        merged = refreshed(Catalog({}, before.types, before.offers), account, answers, prices)
-        return replace(
-            self,
-            account=account,
-            dates={**before.dates, **dict.fromkeys(answers, day)},
-            price_date=day.isoformat(),
-            types=merged.types,
-            offers=merged.offers,
-            prices=prices,
-        )
+        before = self if self.account == account else replace(self, types={}, offers={}, accounts={}, dates={})
+        dates = {**before.dates, **dict.fromkeys(answers, day)}
+        merged = replace(before, account=account, dates=dates, price_date=day.isoformat())
+        return refreshed(merged, account, answers, prices)
 
     def over(self, catalog: Catalog) -> Catalog:
         """Return the catalog with these facts in place of its own; a key that ends later than these is kept."""
@@ -136,7 +122,8 @@ def read_facts(text: str) -> FolderFacts:
 
 def _read(heading: Mapping[str, str], texts: Mapping[str, str]) -> FolderFacts:
     rows = {name: text.splitlines() for name, text in texts.items()}
-    dates = (entry.split("=") for entry in heading.get("regions", "").split())
+    days = (entry.split("=") for entry in heading.get("regions", "").split())
+    account, dates = heading.get("account", ""), {name: date.fromisoformat(day) for name, day in days}
     prices = read_prices(rows.get("prices", ()))
     if not all(0 < price < inf for price in prices.values()):
         raise ValueError("a price is not a number above 0")
@@ -144,8 +131,9 @@ def _read(heading: Mapping[str, str], texts: Mapping[str, str]) -> FolderFacts:
     if wrong := [name for name, key in keys.items() if sha256(key.text.encode()).hexdigest() != key.checksum]:
         raise ValueError(f"the key of {wrong[0]} has another checksum")
     return FolderFacts(
-        account=heading.get("account", ""),
-        dates={name: date.fromisoformat(day) for name, day in dates},
+        account=account,
+        accounts=dict.fromkeys(dates, account),
+        dates=dates,
         price_date=heading.get("prices", ""),
         types=read_instances(rows["instances"]) if "instances" in rows else {},
         offers=read_offers(rows.get("offers", ())),
