@@ -7,11 +7,9 @@ A closed stdout does.
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from textwrap import wrap
 from typing import IO
 
 import typer
@@ -29,26 +27,9 @@ def show(lines: Iterable[str]) -> None:
     """
     if sys.stdout is None:
         raise MachineError("cannot write to stdout: it is closed", fix="leave stdout open, or redirect it to a file")
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in lines:
-        for part in folded(_printable(line), width) if width else [_printable(line)]:
-            _write(f"{part}\n")
+        _write(f"{_printable(line)}\n")
     _write("", flush=True)
-
-
-_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
-
-
-def folded(line: str, width: int) -> list[str]:
-    """Return a row of a table as lines of a width: its last cell goes on below itself.
-
-    Other lines stay as they are, such as those of a script, which an operator may copy.
-    """
-    ends = [gap.end() for gap in _GAP.finditer(line)]
-    if len(line) <= width or not ends[1:] or ends[-1] > width * 3 // 4:
-        return [line]
-    below = " " * ends[-1]
-    return wrap(line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
 
 
 # Control characters, invisible characters and controls of the direction of text.

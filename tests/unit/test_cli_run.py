@@ -11,7 +11,7 @@ import pytest
 
 from bedplate import cli
 from bedplate.cli import INTERRUPTED, run
-from bedplate.cli.output import BROKEN_PIPE, folded, notify, show
+from bedplate.cli.output import BROKEN_PIPE, notify, show
 from bedplate.errors import HeldError, InputError, MachineError, PartialError, ViolationError
 
 ROOT = Path(__file__).parents[2]
@@ -131,23 +131,6 @@ def test_output_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) 
     notify(["\u202ec"])
 
     assert capsys.readouterr() == ("a\ufffd]0;owned\ufffd\tb\n", "\ufffdc\n")
-
-
-@pytest.mark.parametrize(
-    ("line", "lines"),
-    [
-        (
-            "  G and VT   0   8   new accounts have none",
-            ["  G and VT   0   8   new", " " * 21 + "accounts", " " * 21 + "have none"],
-        ),
-        ("  G and VT   0   8   none", ["  G and VT   0   8   none"]),
-        ("  sudo apt-get install openvpn openssh-client", ["  sudo apt-get install openvpn openssh-client"]),
-    ],
-    ids=["row", "short row", "command"],
-)
-def test_a_narrow_terminal_folds_the_last_cell_of_a_row(line: str, lines: list[str]) -> None:
-    """Lines of other texts stay whole: an operator may copy them."""
-    assert folded(line, 30) == lines
 
 
 def test_a_closed_pipe_is_no_error() -> None:
