@@ -61,7 +61,7 @@ def running(machine: LiveMachine) -> LiveMachine:
     """Return the machine; PartialError if it does not run."""
     if machine.state in RUNNING:
         return machine
-    what = f"{machine.name or machine.instance} ({machine.instance}) is not in service: {machine.state}"
+    what = f"{machine.label} ({machine.instance}) is not in service: {machine.state}"
     if machine.state in {"stopped", "stopping"}:
         fix = f"start it: `aws ec2 start-instances --region {machine.region} --instance-ids {machine.instance}`"
         raise PartialError(what, fix=fix)

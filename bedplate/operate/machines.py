@@ -94,9 +94,9 @@ def _pool_machines(plan: FleetPlan, client: AwsClient) -> Iterator[LiveMachine |
     ]
     for machine in members:
         if machine.state != IN_SERVICE:
-            yield PartialError(f"{machine.instance} of {machine.group} is {machine.state}", fix=_LIST)
+            yield PartialError(f"{machine.label} ({machine.instance}) is {machine.state}", fix=_LIST)
         elif machine.name is None:
-            yield PartialError(f"{machine.instance} of {machine.group} has not registered its name", fix=_LIST)
+            yield PartialError(f"{machine.label} ({machine.instance}) has not registered its name", fix=_LIST)
         else:
             yield machine
     for pool in pools:

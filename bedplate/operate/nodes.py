@@ -38,7 +38,7 @@ from bedplate.operate.terminations import people_on
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
 from bedplate.plan.planner import baked_image
-from bedplate.plan.pools import PoolPlan, next_stop
+from bedplate.plan.pools import PoolPlan, next_stop, own_end
 from bedplate.report import capacity as report
 from bedplate.report.nodes import LiveFacts, age_of, machine_document, machine_lines, node_document, node_lines
 
@@ -192,7 +192,7 @@ def _ends(
             end = f"{stop.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
             operator.notify([f"note: the fleet file stops {name} at {end}, before --for ends"])
         else:
-            yield name, until
+            yield name, until and own_end(pool, until)
 
 
 def _follow(operator: Operator, groups: ScalingGroups, request: Request, pools: Mapping[str, PoolPlan]) -> Progress:

@@ -97,7 +97,7 @@ def _compare(before: Loaded, new: Operator, name: str) -> Result:
         new.notify(fault_lines(refused.faults))
     zones = updates.removed_zones(plan, after.fleet)
     document = updates.diff_document(edits) | {"removed_zones": [asdict(zone) for zone in zones]}
-    lines = (*updates.diff_lines(edits), *updates.removed_zone_lines(plan, zones), *updates.order_lines(plan, order))
+    lines = (*updates.diff_lines(edits), *updates.removed_zone_lines(plan, zones), *updates.order_lines(order))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return Result(
         (f"from {name} to {new.fleet}", "", *lines),

@@ -290,7 +290,7 @@ def _result(
     }
     lines: list[str] = []
     if later:
-        lines += (*diff_lines(later.edits), *order_lines(later.plan, later.order), "")
+        lines += (*diff_lines(later.edits), *order_lines(later.order), "")
     lines += reports.rehearsal_lines(report, origin, later.key if later else unknown_origin)
     if violations is not None and not report.real_failures:
         lines += judgement_lines(violations, origin)

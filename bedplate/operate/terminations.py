@@ -86,10 +86,9 @@ def _descriptions(plan: FleetPlan, machines: Sequence[LiveMachine]) -> Iterator[
     by_instance = {machine.instance: machine for machine in machines}
     people, _ = ask_each(by_instance, lambda instance: people_on(plan, by_instance[instance]), _AT_A_TIME)
     for machine in machines:
-        name = f"{machine.name} ({machine.instance})" if machine.name else machine.instance
         users = people.get(machine.instance)
         logins = "logins unknown" if users is None else f"logged in: {', '.join(users) or 'nobody'}"
-        yield f"{name}, up {age_of(machine, datetime.now(UTC))}, {logins}"
+        yield f"{machine.label} ({machine.instance}), up {age_of(machine, datetime.now(UTC))}, {logins}"
 
 
 def people_on(plan: FleetPlan, machine: LiveMachine) -> tuple[str, ...] | None:

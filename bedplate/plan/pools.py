@@ -147,7 +147,7 @@ class ScheduledAction:
 
 def scheduled_actions(pool: PoolPlan) -> tuple[ScheduledAction, ...]:
     """Return the scheduled actions of a pool, daily ones first; these stop when the pool is emptied for good."""
-    final = tuple(_at_own_times(_final_actions(pool), pool.group_spec.schedule))
+    final = tuple(_at_own_times(pool, _final_actions(pool)))
     until = min((action.at for action in final if action.at is not None), default=None)
     schedule = pool.group_spec.schedule
     return (*(_daily_actions(pool, schedule, until) if schedule else ()), *final)
@@ -171,8 +171,16 @@ def _final_actions(pool: PoolPlan) -> Iterator[ScheduledAction]:
         yield ScheduledAction("expire", _EMPTY, at=midnight + timedelta(days=1))
 
 
-def _at_own_times(actions: Iterable[ScheduledAction], schedule: Schedule | None) -> Iterator[ScheduledAction]:
+def own_end(pool: PoolPlan, until: datetime) -> datetime:
+    """Return an end of machines started by hand, in whole minutes, at which no other action of the pool runs."""
+    end = ScheduledAction("until", _EMPTY, at=until.replace(second=0, microsecond=0))
+    *_, moved = _at_own_times(pool, (*_final_actions(pool), end))
+    return moved.at or until
+
+
+def _at_own_times(pool: PoolPlan, actions: Iterable[ScheduledAction]) -> Iterator[ScheduledAction]:
     """Yield one-time actions, earlier by minutes where another action of the group has their time: AWS refuses it."""
+    schedule = pool.group_spec.schedule
     zone, taken = ZoneInfo(schedule.zone if schedule else "UTC"), set[datetime]()
     clocks = (schedule.start, schedule.stop) if schedule else ()
     for action in actions:

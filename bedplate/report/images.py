@@ -76,7 +76,7 @@ def by_name(images: Iterable["FleetImage"]) -> Mapping[str, tuple["FleetImage", 
 
 def image_lines(images: Iterable["FleetImage"], used: frozenset[str], now: datetime) -> Iterator[str]:
     """Yield a line for each image: name, age, size, regions and state."""
-    rows = [("NAME", "AGE", "SIZE", "REGIONS", "STATE")]
+    rows = [("name", "age", "size", "regions", "state")]
     for name, copies in by_name(images).items():
         created = datetime.fromisoformat(min(copy.created for copy in copies))
         regions = ", ".join(sorted(copy.region for copy in copies))
@@ -140,4 +140,4 @@ def package_lines(before: Mapping[str, str] | None, after: Mapping[str, str] | N
         yield "packages: unknown: an image has no bill of materials"
         return
     rows = changed_rows(before, after)
-    yield from aligned([("PACKAGE", "A", "B"), *rows]) if rows else ("packages: no differences",)
+    yield from aligned([("package", "A", "B"), *rows]) if rows else ("packages: no differences",)

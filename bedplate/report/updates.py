@@ -1,7 +1,7 @@
 """The effects of edits on a live fleet: `diff`."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.stacks import Action, Step, stack_name
+from bedplate.plan.stacks import Step, stack_name
 from bedplate.report.columns import aligned, counted
 from bedplate.spec import Fleet
 from bedplate.update import Consequence, Edit, Effect, Event
@@ -88,15 +88,13 @@ def removed_zone_lines(plan: FleetPlan, zones: Iterable[RemovedZone]) -> Iterato
         yield f"    xargs -r aws ec2 terminate-instances {region} --instance-ids"
 
 
-def order_lines(plan: FleetPlan, steps: Iterable[Step]) -> Iterator[str]:
+def order_lines(steps: Sequence[Step]) -> Iterator[str]:
     """Yield the commands that carry out an edit, numbered; none if the order of the stacks is unknown."""
-    commands = tuple((number, step, part) for number, step in enumerate(steps, 1) for part in step.parts)
-    if commands:
+    if steps:
         yield ""
-        yield "next: `bedplate up`; or in this order, commands with the same number in parallel:"
-    for number, step, part in commands:
-        keep = " --exclude-protected" if step.action is Action.DESTROY else ""
-        yield f"  {number}  pulumi {step.action} -s {stack_name(plan, part)}{keep}"
+        yield "next: `bedplate up`; or in this order:"
+    for number, step in enumerate(steps, 1):
+        yield " ".join((f"  {number}  bedplate {step.action}", *(f"--stack {part}" for part in step.parts)))
 
 
 def order_document(plan: FleetPlan, steps: Iterable[Step]) -> dict[str, Any]:

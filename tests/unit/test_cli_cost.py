@@ -253,12 +253,12 @@ def test_an_edit_has_an_order_of_stacks(tmp_path: Path, capsys: pytest.CaptureFi
 
     assert run(["diff", str(file), str(EXAMPLES / "minimal.yaml")]) == 3
 
-    commands = [line.strip() for line in capsys.readouterr().out.splitlines() if "pulumi" in line]
+    commands = [line.strip() for line in capsys.readouterr().out.splitlines() if "--stack" in line]
     assert commands == [
-        "1  pulumi destroy -s solo.links --exclude-protected",
-        "2  pulumi up -s solo.us-west-2",
-        "3  pulumi destroy -s solo.us-east-1 --exclude-protected",
-        "4  pulumi up -s solo.shared",
+        "1  bedplate destroy --stack links",
+        "2  bedplate up --stack us-west-2",
+        "3  bedplate destroy --stack us-east-1",
+        "4  bedplate up --stack shared",
     ]
 
 

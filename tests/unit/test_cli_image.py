@@ -300,7 +300,7 @@ def test_a_promoted_image_is_rolled_out_to_workers(
     recorded = _recorded(here)
     assert run(["image", "promote", name, "--yes"]) == 2
     output, errors = capsys.readouterr()
-    assert "sim in us-west-2: ends 2 running machines (local disks are lost): i-" in output
+    assert "sim in us-west-2: ends 2 running machines (local disks are lost): sim-" in output
     assert "--end-machines" in errors
     assert (_recorded(here), group in aws.client.refreshes) == (recorded, False)
     assert run(["image", "promote", name, "--yes", "--end-machines"]) == 0
@@ -438,12 +438,12 @@ def test_images_are_listed_and_compared(aws: BakeLab, capsys: pytest.CaptureFixt
 
     assert run(["image", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[:2]] == ["NAME", second]
+    assert [line.split()[0] for line in lines[:2]] == ["name", second]
     assert "us-east-1, us-west-2" in lines[1]
     assert "in use in us-east-1, us-west-2" in lines[1]
     assert run(["image", "diff", lines[2].split()[0], second]) == 0
     differences = " ".join(capsys.readouterr().out.split())
-    assert "linux b d" in differences
+    assert "package A B linux b d" in differences
     assert f"bundle {'b' * 64} {'d' * 64}" in differences
     assert "files of roles: unknown: no bundle bbbbbbbbbbbb in us-west-2" in differences
     assert run(["image", "diff", "lab-worker", second]) == 2

@@ -333,7 +333,7 @@ def test_up_waits_for_names_and_records_host_keys(
 
     assert applies.machines == ["workbench-cpu-1.us-west-2"]
     printed = capsys.readouterr()
-    assert "of workbench-cpu has not registered its name" in printed.err
+    assert ") has not registered its name" in printed.err
     assert "workbench-cpu-1.us-west-2: ready" in printed.out
     assert KEY.split()[1] in Path("fleet.lock").read_text(encoding="utf-8")
 

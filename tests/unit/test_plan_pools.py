@@ -25,6 +25,7 @@ from bedplate.plan.pools import (
     instance_requirements,
     interfaces,
     next_stop,
+    own_end,
     scheduled_actions,
     weekdays,
 )
@@ -344,6 +345,22 @@ def test_two_actions_of_a_group_never_have_the_same_time(stop: str, zone: str, e
     *_, expire = scheduled_actions(pool(expires="2099-12-31", schedule=hours))
 
     assert expire.at == datetime.fromisoformat(f"{expired}+00:00")
+
+
+@pytest.mark.parametrize(
+    ("until", "end"),
+    [
+        (datetime(2099, 12, 30, 6, 0, 42, tzinfo=UTC), datetime(2099, 12, 30, 5, 59, tzinfo=UTC)),
+        (datetime(2099, 12, 31, 23, 59, 7, tzinfo=UTC), datetime(2099, 12, 31, 23, 58, tzinfo=UTC)),
+        (datetime(2099, 12, 30, 6, 1, 59, tzinfo=UTC), datetime(2099, 12, 30, 6, 1, tzinfo=UTC)),
+    ],
+    ids=["start of the hours", "expiry, which is moved itself", "own time"],
+)
+def test_the_end_of_a_start_by_hand_has_a_minute_of_its_own(until: datetime, end: datetime) -> None:
+    """AWS refuses a second action at a time of the group, so machines end some seconds or a minute earlier."""
+    hours = {"start": "07:00", "stop": "01:00", "zone": "Europe/Zurich"}
+
+    assert own_end(pool(expires="2099-12-31", schedule=hours), until) == end
 
 
 def test_a_block_and_an_expiry_end_at_different_times() -> None:
