@@ -5,6 +5,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -151,6 +152,13 @@ class Session:
         existing = self.states.keys() - empty - {*self.parts(Operation.DESTROY)}
         return tuple(part for part in self.parts(Operation.UP) if part not in existing)
 
+    def early_lines(self) -> Iterator[str]:
+        """Yield a line for each pool whose group is made outside its hours."""
+        groups = {name for state in self.states.values() for name in state.scaling_groups.values()}
+        chosen, fleet = self.parts(Operation.UP), self.plan.name
+        pools = (pool for pool in self.plan.pools if f"{fleet}-{pool.name}" not in groups and pool.region in chosen)
+        return report.early_lines(pools, datetime.now(UTC))
+
     def tasks(self, chosen: Iterable[str], operation: Operation) -> tuple[Task, ...]:
         """Return an operation on the stacks of parts."""
         return tuple((stack_name(self.plan, part), operation) for part in chosen)
@@ -170,7 +178,8 @@ class Preview:
         changes = {state.stack: None if state.status is Status.LATER else dict(state.changes) for state in self.states}
         new = [stack for stack, _ in self.session.tasks(self.session.new_parts(), Operation.UP)]
         deleted = {stack: len(resources) for stack, resources in _deleted(self.session).items()}
-        return {"stacks": changes, "new": new, "deleted": deleted, "ends": [asdict(end) for end in self.terminations]}
+        ends, early = [asdict(end) for end in self.terminations], list(self.session.early_lines())
+        return {"stacks": changes, "new": new, "deleted": deleted, "ends": ends, "outside_hours": early}
 
     def show(self, operator: Operator) -> None:
         """Report the machines that end, the changes of each stack, what is deleted, and the price."""
@@ -182,6 +191,7 @@ class Preview:
         operator.show_changes(report.change_lines(self.states))
         operator.show(f"{stack:<24} new" for stack, _ in session.tasks(session.new_parts(), Operation.UP))
         operator.show_changes(_removals(session))
+        operator.show(session.early_lines())
         deployed = session.parts(Operation.UP)
         parts_before = {*deployed, *session.parts(Operation.DESTROY)} & session.states.keys() - {SHARED, LINKS}
         prices = bill(session.plan, session.plan.catalog).regions

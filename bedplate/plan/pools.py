@@ -200,10 +200,29 @@ def next_stop(pool: PoolPlan, now: datetime) -> datetime | None:
     """Return the next time at which a schedule, an expiry or the end of a block terminates a pool's machines."""
     times = [action.at for action in _final_actions(pool) if action.at is not None]
     if schedule := pool.group_spec.schedule:
-        local = now.astimezone(ZoneInfo(schedule.zone))
-        stop = datetime.combine(local, time.fromisoformat(schedule.stop), local.tzinfo)
-        times.append(stop if stop > now else stop + timedelta(days=1))
+        times.append(_around(now, schedule.stop, _EVERY_DAY, schedule.zone)[1])
     return min(times, default=None)
+
+
+def next_start(pool: PoolPlan, now: datetime) -> datetime | None:
+    """Return when the hours of a pool begin again; None within them, and for a pool that always runs."""
+    schedule = pool.group_spec.schedule
+    if schedule is None:
+        return None
+    started, start = _around(now, schedule.start, weekdays(schedule.days), schedule.zone)
+    stopped, _ = _around(now, schedule.stop, _EVERY_DAY, schedule.zone)
+    return start if stopped > started else None
+
+
+_EVERY_DAY = range(7)
+
+
+def _around(now: datetime, clock: str, days: Collection[int], zone: str) -> tuple[datetime, datetime]:
+    """Return the last and the next time of a clock on these weekdays, with Sunday as 0."""
+    today = datetime.combine(now.astimezone(ZoneInfo(zone)), time.fromisoformat(clock), ZoneInfo(zone))
+    times = [today + timedelta(days=days_later) for days_later in range(-7, 8)]
+    own = [at for at in times if at.isoweekday() % 7 in days]
+    return max(at for at in own if at <= now), min(at for at in own if at > now)
 
 
 _HOURS_OF_WEEK = 168

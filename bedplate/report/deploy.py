@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
@@ -12,6 +13,7 @@ from bedplate.deploy.progress import STOPPED, Difference, Progress, Status, reso
 from bedplate.deploy.state import Resource
 from bedplate.plan.cost import Granted, QuotaNeed
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pools import PoolPlan, next_start, next_stop
 from bedplate.plan.stacks import parts
 from bedplate.report.columns import aligned, counted
 from bedplate.report.compliance import xml_file, xml_text
@@ -81,6 +83,16 @@ def first_lines(plan: FleetPlan) -> Iterator[str]:
     machines = counted(most, "machine") if least == most else f"{least} to {counted(most, 'machine')}"
     yield f"first deployment: {counted(len(parts(plan)), 'stack')}, {machines}; `bedplate rehearse` lists the resources"
     yield from (f"  {region.name}  {region.block}" for region in plan.regions)
+
+
+def early_lines(pools: Iterable[PoolPlan], now: datetime) -> Iterator[str]:
+    """Yield a line for each pool outside its hours: AWS starts the minimum of a group when the group is made."""
+    for pool in pools:
+        start, stop = next_start(pool, now), next_stop(pool, now)
+        if pool.min and start and stop:
+            end, begin = (f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC" for time in (stop, start))
+            machines = counted(pool.min, "machine")
+            yield f"{pool.name}: starts {machines} at once, outside its hours, until {end}; they begin at {begin}"
 
 
 def _folded(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

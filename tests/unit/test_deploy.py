@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -310,6 +311,24 @@ def test_invalid_calls_change_nothing(folder: Path, capsys: pytest.CaptureFixtur
         "list price at minimum: 195.57 USD/month",
     ]
     assert not (folder / "fleet.lock").exists()
+
+
+def test_a_group_that_is_made_outside_its_hours_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """AWS starts its minimum at once; the note says until when, and when its hours begin. An existing group is none."""
+    soon = [datetime.now(UTC) + timedelta(hours=hours) for hours in (2, 3)]
+    hours = f"schedule: {{start: '{soon[0]:%H:%M}', stop: '{soon[1]:%H:%M}', days: SUN-SAT}}"
+    fleet = (folder / "fleet.yaml").read_text()
+    (folder / "fleet.yaml").write_text(fleet.replace("expires: permanent", hours))
+
+    assert run(["preview"]) == 0
+
+    start, stop = (f"{time:%Y-%m-%d %H:%M} UTC" for time in soon)
+    line = f"workbench-us-west-2: starts 1 machine at once, outside its hours, until {stop}; they begin at {start}"
+    assert line in capsys.readouterr().out.splitlines()
+    assert run(["preview", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outside_hours"] == [line]
+    assert run(["preview", "--stack", "shared"]) == 0
+    assert "outside its hours" not in capsys.readouterr().out
 
 
 VPC, DATA_KEY = "aws:ec2/vpc:Vpc", "aws:kms/key:Key"

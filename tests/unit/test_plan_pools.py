@@ -24,6 +24,7 @@ from bedplate.plan.pools import (
     addresses_per_node,
     instance_requirements,
     interfaces,
+    next_start,
     next_stop,
     own_end,
     scheduled_actions,
@@ -328,6 +329,26 @@ def test_the_next_stop_is_that_of_the_schedule_or_the_expiry(now: datetime, stop
     hours = {"start": "07:00", "stop": "20:00", "zone": "Europe/Zurich"}
 
     assert next_stop(pool(expires="2026-03-31", schedule=hours), now) == stop
+
+
+@pytest.mark.parametrize(
+    ("now", "hours", "start"),
+    [
+        (datetime(2026, 3, 27, 12, tzinfo=UTC), ("07:00", "20:00"), None),
+        (datetime(2026, 3, 27, 20, tzinfo=UTC), ("07:00", "20:00"), datetime(2026, 3, 30, 5, tzinfo=UTC)),
+        (datetime(2026, 3, 28, 1, tzinfo=UTC), ("20:00", "05:30"), None),
+        (datetime(2026, 3, 29, 1, tzinfo=UTC), ("20:00", "05:30"), datetime(2026, 3, 30, 18, tzinfo=UTC)),
+    ],
+    ids=["within", "the weekend, over a change of clocks", "the night after a start", "a night without a start"],
+)
+def test_the_next_start_outside_the_hours_of_a_group(
+    now: datetime, hours: tuple[str, str], start: datetime | None
+) -> None:
+    """Within its hours a group has none, nor has one that always runs."""
+    schedule = {"start": hours[0], "stop": hours[1], "zone": "Europe/Zurich"}
+
+    assert next_start(pool(schedule=schedule), now) == start
+    assert next_start(pool(), now) is None
 
 
 @pytest.mark.parametrize(
