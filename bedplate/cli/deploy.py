@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import Json, OnFleet, OnFleetAsking, OnFleetEnding, Parts, printed
+from bedplate.cli.options import OnFleetAsking, OnFleetEnding, OnFleetInJson, Parts, printed
 from bedplate.errors import InputError, ViolationError, worst
 from bedplate.operate import Result, apply, deploy
 from bedplate.operate import recover as states
@@ -13,17 +13,15 @@ from bedplate.operate import recover as states
 NoMachines = Annotated[bool, typer.Option("--no-machines", help="Do not configure machines after the deployment.")]
 
 
-def preview(operator: OnFleet, *, stack: Parts = None, json: Json = False) -> int:
+def preview(operator: OnFleetInJson, *, stack: Parts = None) -> int:
     """Show what `up` would change.
 
     A stack is previewed once it exists: it reads outputs of other stacks. The exit status is 6 if a preview failed.
     """
     preview = deploy.preview(operator, stack or [])
-    if json:
-        printed(Result((), preview.document), as_json=True)
-    else:
-        preview.show(operator)
-    return deploy.exit_status(operator, preview.states)
+    preview.show(operator)
+    result = Result((), preview.document, deploy.exit_status(operator, preview.states))
+    return printed(result, as_json=operator.json)
 
 
 def up(*, stack: Parts = None, operator: OnFleetEnding, no_machines: NoMachines = False) -> int:
@@ -34,7 +32,7 @@ def up(*, stack: Parts = None, operator: OnFleetEnding, no_machines: NoMachines 
     destroyed. A new region gets its bundle as soon as its stack is there. Without --stack, it then applies roles to
     running machines. The exit status is 6 if a stack or machine failed; the same command continues.
     """
-    return deploy.up(operator, stack or [], with_machines=not no_machines)
+    return printed(deploy.up(operator, stack or [], with_machines=not no_machines), as_json=operator.json)
 
 
 def destroy(*, stack: Parts = None, operator: OnFleetEnding) -> int:
@@ -42,17 +40,17 @@ def destroy(*, stack: Parts = None, operator: OnFleetEnding) -> int:
 
     Names the running machines that end with it, and asks. File systems, buckets and keys are protected and kept.
     """
-    return deploy.destroy(operator, stack or [])
+    return printed(deploy.destroy(operator, stack or []), as_json=operator.json)
 
 
 def init(
-    operator: OnFleet,
+    operator: OnFleetInJson,
     *,
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="DIR", help="Keep the state in this folder, secrets by a passphrase."),
     ] = None,
-) -> None:
+) -> int:
     """Prepare the state of the deployments.
 
     Creates an S3 bucket for the state and a KMS key for its secrets, records the bucket in Pulumi.yaml, and creates
@@ -60,16 +58,15 @@ def init(
 
     A second run creates and restores only what is missing, such as the settings file of a stack.
     """
-    deploy.init_backend(operator, file)
+    return printed(deploy.init_backend(operator, file), as_json=operator.json)
 
 
-def refresh(  # noqa: PLR0913  each is an option of the command line
+def refresh(
     *,
     stack: Parts = None,
     check: Annotated[bool, typer.Option("--check", help="Only show the differences.")] = False,
     nodes: Annotated[bool, typer.Option("--nodes", help="Also audit all permanent machines.")] = False,
     operator: OnFleetAsking,
-    json: Json = False,
     junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit XML report.")] = None,
 ) -> int:
     """Adopt the real state of AWS.
@@ -79,12 +76,12 @@ def refresh(  # noqa: PLR0913  each is an option of the command line
 
     With --check nothing is changed, and the exit status is 3 if anything differs, 6 if a stack was not checked.
     """
-    if not check and (json or junit or nodes):
+    if not check and (operator.json or junit or nodes):
         raise InputError("--json, --junit and --nodes are for --check", fix="add --check")
-    if json and nodes:
+    if operator.json and nodes:
         raise InputError("--json and --nodes exclude each other", fix="run `bedplate node audit --json` for machines")
     comparison = states.compare(operator, stack or [], junit)
-    printed(comparison.result, as_json=json)
+    printed(comparison.result, as_json=operator.json)
     status = deploy.exit_status(operator, comparison.states)
     if check:
         status = ViolationError.exit_code if comparison.has_drifted else status
@@ -94,10 +91,10 @@ def refresh(  # noqa: PLR0913  each is an option of the command line
     return comparison.adopt(operator)
 
 
-def recover(*, stack: Parts = None, operator: OnFleetAsking) -> None:
+def recover(*, stack: Parts = None, operator: OnFleetAsking) -> int:
     """Repair the state after a killed run.
 
     Releases the lock of a dead run, adds to the state the resources that the run created without recording them, and
     reads the resources that it was changing from AWS. Asks first, and keeps a copy of the old state.
     """
-    states.recover(operator, stack or [])
+    return printed(states.recover(operator, stack or []), as_json=operator.json)

@@ -21,14 +21,17 @@ from bedplate.operate import Operator, Result, Views
 class Terminal(Operator):
     """The operator at this terminal. The progress of stacks and machines is a live table, or lines in a log."""
 
+    json: bool = False
+    """Whether stdout is for one JSON document, so that all other output goes to stderr."""
+
     def show(self, lines: Iterable[str]) -> None:
         """Print lines on stdout."""
-        show(lines)
+        (notify if self.json else show)(lines)
 
     def show_changes(self, lines: Iterable[str]) -> None:
         """Print lines on stdout, with replacements and deletions in red on a terminal."""
-        if not sys.stdout.isatty():
-            show(lines)
+        if self.json or not sys.stdout.isatty():
+            self.show(lines)
             return
         # Slow: it imports rich.
         from bedplate.cli.progress import show_red
@@ -138,6 +141,7 @@ _OPTIONS: Mapping[str, tuple[str, object, object]] = MappingProxyType(
     {
         "yes": ("yes", Yes, False),
         "end_machines": ("end_machines", EndMachines, False),
+        "json": ("json", Json, False),
         "user": ("user", User, None),
         "login_name": ("user", LoginName, None),
         "identity": ("identity", Identity, None),
@@ -188,8 +192,9 @@ def with_operator(function: Callable[..., int | None]) -> Callable[..., int | No
 
 _LOGIN = ("user", "identity", "ssh_config")
 OnFleet = Annotated[Terminal, By()]
-OnFleetAsking = Annotated[Terminal, By(("yes",))]
-OnFleetEnding = Annotated[Terminal, By(("yes", "end_machines"))]
+OnFleetInJson = Annotated[Terminal, By(("json",))]
+OnFleetAsking = Annotated[Terminal, By(("yes", "json"))]
+OnFleetEnding = Annotated[Terminal, By(("yes", "end_machines", "json"))]
 OnFleetByKeys = Annotated[Terminal, By(("passphrase_file",))]
 OnGateways = Annotated[Terminal, By(("ssh_config", "passphrase_file"))]
 OnMachines = Annotated[Terminal, By((*_LOGIN, "passphrase_file"))]

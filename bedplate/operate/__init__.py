@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bedplate.errors import BedplateError, PartialError, error_lines
 
@@ -104,7 +104,7 @@ class Result:
     """What a workflow has found: its lines or one JSON document, the exit status, and notes that come after it."""
 
     lines: Iterable[str]
-    document: object = None
+    document: Any = None
     status: int = 0
     notes: Iterable[str] = ()
 

@@ -29,9 +29,10 @@ from bedplate.files import os_errors_as_machine_errors
 from bedplate.folder.files import FLEET_FILE, PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import lock_path, record_etcd, record_images, record_plan
-from bedplate.operate import Operator, machines, open_account, plan_loaded, plan_of
+from bedplate.operate import Operator, Result, machines, open_account, plan_loaded, plan_of
 from bedplate.operate.bundle import deliver_to_new_region
 from bedplate.operate.control_plane import locked, make_authorities
+from bedplate.operate.images import all_images
 from bedplate.operate.terminations import Termination, confirm, find_terminations
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.cost import quota_needs
@@ -63,13 +64,14 @@ from stacks.program import require_image_ids, require_recorded
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
 
-def init_backend(operator: Operator, file: Path | None) -> None:
-    """Prepare backend and stacks, with the state in this folder, or in a bucket."""
+def init_backend(operator: Operator, file: Path | None) -> Result:
+    """Prepare backend and stacks, with the state in this folder, or in a bucket; return the changes."""
     changes = []
     for change in _prepare(plan_of(operator), operator.fleet.absolute().parent, file):
         operator.show([change])
         changes.append(change)
     operator.show(["commit Pulumi.yaml and the files Pulumi.<stack>.yaml" if changes else "nothing to do"])
+    return Result((), {"changes": changes})
 
 
 def ensure_backend(operator: Operator, plan: FleetPlan) -> None:
@@ -181,6 +183,10 @@ class Preview:
         ends, early = [asdict(end) for end in self.terminations], list(self.session.early_lines())
         return {"stacks": changes, "new": new, "deleted": deleted, "ends": ends, "outside_hours": early}
 
+    def result(self, status: int = 0, states: Iterable[Progress] = (), **more: object) -> Result:
+        """Return the preview with the results of a deployment."""
+        return Result((), self.document | {"results": report.results_document(states)} | more, status)
+
     def show(self, operator: Operator) -> None:
         """Report the machines that end, the changes of each stack, what is deleted, and the price."""
         session = self.session
@@ -210,54 +216,58 @@ def preview(operator: Operator, names: Sequence[str]) -> Preview:
     return Preview(session, previews, _terminations(session, previews))
 
 
-def up(operator: Operator, names: Sequence[str], *, with_machines: bool) -> int:
-    """Deploy these stacks, or all; then make machines ready if all were deployed. Return the exit status."""
-    if (status := _deploy_stacks(operator, names)) or names or not with_machines:
-        return status
-    return machines.ready_machines(operator, again("up", operator))
+def up(operator: Operator, names: Sequence[str], *, with_machines: bool) -> Result:
+    """Deploy these stacks, or all; then make machines ready if all were deployed."""
+    deployed = _deploy_stacks(operator, names)
+    if deployed.status or names or not with_machines:
+        return deployed
+    ready = machines.ready_machines(operator, again("up", operator))
+    return replace(ready, document={**deployed.document, "machines": ready.document})
 
 
-def _deploy_stacks(operator: Operator, names: Sequence[str]) -> int:
+def _deploy_stacks(operator: Operator, names: Sequence[str]) -> Result:
     plan = _deployable(operator, names)
     ensure_backend(operator, plan)
     session = _open(operator, plan, names, Action.UP)
     session = replace(session, plan=with_authorities(operator, _recorded(operator, session)))
     previews = _preview(operator, session)
+    preview = Preview(session, previews, ())
     if status := exit_status(operator, previews):
-        return status
+        return preview.result(status)
     is_changed = any(state.steps or state.status is Status.LATER for state in previews)
     # An edit without resources is only recorded with the stacks.
     is_changed = is_changed or any(_edit_lines(operator, session))
     if not (is_changed or session.new_parts() or session.parts(Operation.DESTROY)):
         operator.show(["no change"])
-        return 0
+        return preview.result()
     confirm_quotas(operator, session.plan, session.account)
     check_volume_keys(session.account, session.plan)
     roles = _missing_roles(operator, session)
-    terminations = _terminations(session, previews)
-    Preview(session, previews, terminations).show(operator)
+    preview = replace(preview, terminations=_terminations(session, previews))
+    preview.show(operator)
     operator.show(f"{role} will be created in the account" for role in roles)
-    confirm(operator, "deploy?", terminations, tuple(report.detail_lines(previews)))
+    confirm(operator, "deploy?", preview.terminations, tuple(report.detail_lines(previews)))
     for role, service in roles.items():
         create_role(session.account, session.plan.home.name, role, service)
-    totals = {(state.stack, Operation.UP): len(state.steps) for state in previews}
-    return finish(operator, session.engine, _deploy(operator, session, totals), again("up", operator, names))
+    states = _deploy(operator, session, {(state.stack, Operation.UP): len(state.steps) for state in previews})
+    return preview.result(finish(operator, session.engine, states, again("up", operator, names)), states)
 
 
-def destroy(operator: Operator, names: Sequence[str]) -> int:
-    """Delete what was deployed, except for data, of these stacks or all; return the exit status."""
+def destroy(operator: Operator, names: Sequence[str]) -> Result:
+    """Delete what was deployed, except for data, of these stacks or all; report what is kept."""
     session = _open(operator, folder_plan(operator), names, Action.DESTROY)
-    if not _deleted(session):
-        operator.show(["nothing is deployed", *_kept_lines(session.plan, session.states)])
-        return 0
-    terminations = _terminations(session, ())
-    operator.show_changes(end.line for end in terminations)
-    operator.show_changes(_removals(session))
-    confirm(operator, "destroy?", terminations)
-    status = finish(operator, session.engine, _deploy(operator, session, {}), again("destroy", operator, names))
-    if not status:
-        operator.show(_kept_lines(session.plan, session.engine.states(session.plan.name)))
-    return status
+    preview = Preview(session, (), _terminations(session, ()))
+    states: tuple[Progress, ...] = ()
+    if _deleted(session):
+        operator.show_changes(end.line for end in preview.terminations)
+        operator.show_changes(_removals(session))
+        confirm(operator, "destroy?", preview.terminations)
+        states = _deploy(operator, session, {})
+        if status := finish(operator, session.engine, states, again("destroy", operator, names)):
+            return preview.result(status, states)
+    else:
+        operator.show(["nothing is deployed"])
+    return preview.result(0, states, kept=_kept(operator, session))
 
 
 def folder_plan(operator: Operator) -> FleetPlan:
@@ -392,9 +402,16 @@ def _removals(session: Session) -> Iterator[str]:
     return chain.from_iterable(report.removal_lines(stack, resources) for stack, resources in _deleted(session).items())
 
 
-def _kept_lines(plan: FleetPlan, states: Mapping[str, StackState]) -> Iterator[str]:
+def _kept(operator: Operator, session: Session) -> dict[str, object]:
+    """Report what is kept and its price; return it with the GiB of images, None if AWS has not told them."""
+    plan = session.plan
+    states = session.engine.states(plan.name)
     kept = {stack_name(plan, part): state.kept for part, state in states.items() if state.kept}
-    return report.kept_lines(kept, kept_price(chain.from_iterable(kept.values()), plan.catalog))
+    price = kept_price(chain.from_iterable(kept.values()), plan.catalog)
+    images = all_images(session.account, plan)
+    gib = None if images.failures else sum(image.gib for found in images.successes.values() for image in found)
+    operator.show(report.kept_lines(kept, price, gib, plan.catalog.rates))
+    return {"resources": {stack: len(kept[stack]) for stack in kept}, "hourly": price, "images_gib": gib}
 
 
 def _missing_roles(operator: Operator, session: Session) -> dict[str, str]:

@@ -13,7 +13,7 @@ from bedplate.account.session import find_instance
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.nodes.host_keys import answering, check_plugin
 from bedplate.nodes.ssh import NodeLocation
-from bedplate.operate import Operator, plan_and_account, plan_of
+from bedplate.operate import Operator, Result, plan_and_account, plan_of
 from bedplate.operate.apply import INTERRUPTED, apply_machines
 from bedplate.operate.bundle import deliver_bundle
 from bedplate.operate.control_plane import member_nodes, start_cluster
@@ -30,7 +30,7 @@ _MAX_THREADS = 8
 _LIST = "`bedplate node list --live` shows its state"
 
 
-def ready_machines(operator: Operator, command: str) -> int:
+def ready_machines(operator: Operator, command: str) -> Result:
     """Configure the machines of SSH groups, laptop gateways, the control plane, and machines of sites that answer.
 
     Waits at most ten minutes until AWS runs them. `command` continues; the exit status is 6 if a machine is not ready.
@@ -46,21 +46,24 @@ def ready_machines(operator: Operator, command: str) -> int:
     reachable, unreachable = _with_path(cloud)
     errors += unreachable
     locations = [*reachable, *_of_sites(operator, plan)]
+    ready: list[str] = []
     if locations:
         done = apply_machines(operator, plan, locations)
         for outcome in done.outcomes:
             if outcome.is_done:
                 operator.show([f"{outcome.node}: ready, {len(outcome.changed)} changed"])
+                ready.append(outcome.node)
             else:
                 event = outcome.error
                 what, fix = (event.words, event.fix) if event else ("stopped", "")
                 errors.append(PartialError(f"{outcome.node}: {what}", fix=fix))
         if done.interrupted:
-            return INTERRUPTED
+            return Result((), {"ready": ready, "not_ready": []}, INTERRUPTED)
     members = {node.name for node in member_nodes(plan_of(operator))}
     status = start_cluster(operator) if members & {location.node.name for location in reachable} else 0
     advice = f"the stacks are deployed, but some machines are not ready: run `{command}` again"
-    return operator.report_errors(errors, advice) or status
+    document = {"ready": ready, "not_ready": [error.what for error in errors]}
+    return Result((), document, operator.report_errors(errors, advice) or status)
 
 
 def _wait(operator: Operator, plan: FleetPlan, client: AwsClient) -> tuple[list[LiveMachine], list[BedplateError]]:

@@ -83,27 +83,30 @@ def _deployed_stacks(engine: Engine, plan: FleetPlan, names: Sequence[str]) -> t
     return tuple(stack_name(plan, part) for part in deployed)
 
 
-def recover(operator: Operator, names: Sequence[str]) -> None:
-    """Repair the state of these stacks, or all, after a killed run.
+def recover(operator: Operator, names: Sequence[str]) -> Result:
+    """Repair the state of these stacks, or all, after a killed run; return the repairs.
 
-    A stack that is locked or cannot be repaired stops no other. Raises its error at the end.
+    A stack that is locked or cannot be repaired stops no other; the exit status is that of its error.
     """
     plan = folder_plan(operator)
     stacks = {stack_name(plan, part) for part in chosen_parts(plan, names)}
     engine = open_engine(operator.fleet.absolute().parent)
     client = open_account(plan)
     operator.notify(f"deleted {name}, which a killed run left incomplete" for name in engine.remove_damaged_files())
-    errors: list[BedplateError] = []
+    repairs: dict[str, list[str]] = {}
+    errors: dict[str, BedplateError] = {}
     for name in sorted(engine.resource_counts(plan.name).keys() & stacks):
         try:
             _release_lock(operator, engine, name)
-            _repair(operator, engine, client, name)
+            repairs[name] = _repair(operator, engine, client, name)
         except (PartialError, HeldError) as error:
-            errors.append(error)
+            errors[name] = error
+    operator.notify(error_lines(*errors.values()))
+    document = {"stacks": repairs, "errors": {name: error.what for name, error in errors.items()}}
     if errors:
-        operator.notify(error_lines(*errors[:-1]))
-        raise errors[-1]
+        return Result((), document, [*errors.values()][-1].exit_code)
     operator.show(["`bedplate up` continues"])
+    return Result((), document)
 
 
 def _release_lock(operator: Operator, engine: Engine, stack: str) -> None:
@@ -128,13 +131,14 @@ def _release_lock(operator: Operator, engine: Engine, stack: str) -> None:
         engine.release_lock(stack)
 
 
-def _repair(operator: Operator, engine: Engine, client: AwsClient, stack: str) -> None:
-    """Repair one stack. Raises PartialError, before any change, for an operation that cannot be decided."""
+def _repair(operator: Operator, engine: Engine, client: AwsClient, stack: str) -> list[str]:
+    """Return the repairs of a stack. Raises PartialError, before any change, for one that cannot be decided."""
     state = engine.export_state(stack)
     deployment = state["deployment"]
     repairs = tuple(_found(client, stack, deployment, operation) for operation in unfinished_operations(deployment))
+    lines = [*map(_line, repairs)]
     if repairs:
-        operator.show([f"{stack}: {counted(len(repairs), 'unfinished operation')}", *map(_line, repairs)])
+        operator.show([f"{stack}: {counted(len(repairs), 'unfinished operation')}", *(f"  {line}" for line in lines)])
         _require_decided(stack, repairs)
         operator.confirm("change the state?")
         _save_copy(operator, engine, stack, state)
@@ -142,8 +146,9 @@ def _repair(operator: Operator, engine: Engine, client: AwsClient, stack: str) -
         engine.import_state(stack, {**state, "deployment": deployment})
     elif not unread_urns(deployment):
         operator.show([f"{stack}: no unfinished operation"])
-        return
+        return lines
     _read(operator, engine, stack, deployment, repairs)
+    return lines
 
 
 def _found(client: AwsClient, stack: str, deployment: StateDocument, operation: Unfinished) -> Repair:
@@ -177,7 +182,7 @@ def _line(repair: Repair) -> str:
             result = "not in AWS, `up` creates it"
         case _:
             result = "read it from AWS: it may be changed in part"
-    return f"  {operation}: {result}"
+    return f"{operation}: {result}"
 
 
 def _require_decided(stack: str, repairs: Sequence[Repair]) -> None:

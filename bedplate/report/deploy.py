@@ -132,14 +132,31 @@ def cause_lines(states: Iterable[Progress]) -> Iterator[str]:
             yield from (f"  {line.strip()}" for line in rest)
 
 
-def kept_lines(kept: Mapping[str, Sequence[Resource]], price: float) -> Iterator[str]:
-    """Yield the protected resources that each stack kept, and their list price in USD an hour."""
+def results_document(states: Iterable[Progress]) -> dict[str, object]:
+    """Return the result of each stack."""
+    return {
+        state.stack: {"state": _state(state), "changes": dict(state.changes), "errors": [*cause_lines([state])]}
+        for state in states
+    }
+
+
+def kept_lines(
+    kept: Mapping[str, Sequence[Resource]], price: float, gib: int | None, rates: Mapping[str, float]
+) -> Iterator[str]:
+    """Yield the protected resources that each stack kept, and the list price of these, of their data and of images."""
     for stack, resources in kept.items():
         counts = Counter(resource["type"].rpartition(":")[2] for resource in resources if resource.get("protect"))
         names = (counted(counts[kind], noun) for kind, noun in _DATA.items() if counts[kind])
         yield f"{stack:<{_NAME}} kept {counted(len(resources), 'resource')}: {', '.join(names)}"
+    month = {name: rate * HOURS_OF_MONTH for name, rate in rates.items()}
     if kept:
-        yield f"kept resources cost {price * HOURS_OF_MONTH:,.2f} USD/month, and the data in buckets and file systems"
+        data = f"{month['bucket-gib']:.3f} per GiB in buckets, {month['file-gib']:.2f} per GiB in file systems"
+        yield f"kept resources cost {price * HOURS_OF_MONTH:,.2f} USD/month, and their data {data}"
+    if gib is None:
+        yield "images are kept too; their price is unknown, as a region does not answer"
+    elif gib:
+        # A snapshot stores the used blocks of a volume.
+        yield f"kept images cost at most {gib * month['snapshot-gib']:,.2f} USD/month, for {gib:,} GiB"
 
 
 # The protected types that hold data; the others are settings of these.

@@ -40,7 +40,7 @@ def test_a_fleet_is_deployed_changed_and_destroyed(fleet: str, capsys: pytest.Ca
         "mylab.shared destroy done 21",
         "mylab.shared kept 5 resources: 1 key",
         "mylab.us-west-2 kept 22 resources: 2 keys, 1 bucket, 1 file system",
-        "kept resources cost 3.00 USD/month, and the data in buckets and file systems",
+        "kept resources cost 3.00 USD/month, and their data 0.023 per GiB in buckets, 0.30 per GiB in file systems",
     ]
 
 

@@ -54,8 +54,10 @@ def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[LiveMachine | B
 @pytest.mark.usefixtures("results")
 def test_a_running_machine_is_configured(here: Path, applies: FakeApply, capsys: pytest.CaptureFixture[str]) -> None:
     """A silent machine of a site is listed with its command; a group without machines with `node start`."""
-    assert ready_machines(Terminal(here), "bedplate up") == 0
+    result = ready_machines(Terminal(here), "bedplate up")
 
+    assert result.status == 0
+    assert result.document == {"ready": [NAME], "not_ready": []}
     output = capsys.readouterr().out
     assert applies.machines == [NAME]
     assert f"{NAME}: ready" in output
@@ -69,7 +71,7 @@ def test_a_machine_that_does_not_start_does_not_stop_the_others(
     """After the limit: status 6, with the command that continues."""
     results.append(PartialError("i-1 of workbench-cpu is Pending"))
 
-    assert ready_machines(Terminal(here), "bedplate up") == 6
+    assert ready_machines(Terminal(here), "bedplate up").status == 6
 
     assert applies.machines == [NAME]
     errors = capsys.readouterr().err
@@ -90,7 +92,7 @@ def test_the_control_plane_is_started_after_its_roles(
 
     monkeypatch.setattr(machines, "start_cluster", lambda _: 6 if applies.machines else 0)
 
-    assert ready_machines(Terminal(here), "bedplate up") == 6
+    assert ready_machines(Terminal(here), "bedplate up").status == 6
 
     assert applies.machines == [f"control-1.{HOME}"]
 
@@ -116,7 +118,7 @@ def test_without_a_path_nothing_is_applied(
 
     monkeypatch.setattr(machines, "check_plugin", missing)
 
-    assert ready_machines(Terminal(here), "bedplate up") == 6
+    assert ready_machines(Terminal(here), "bedplate up").status == 6
 
     assert not applies.requests
     assert f"no path to {NAME}: the VPN is not connected, and session-manager-plugin" in capsys.readouterr().err

@@ -329,7 +329,7 @@ def test_up_waits_for_names_and_records_host_keys(
         _claim(instance, next(names))
 
     cloud.before_sleep = boot
-    assert machines.ready_machines(Terminal(Path("fleet.yaml")), "bedplate up") == 0
+    assert machines.ready_machines(Terminal(Path("fleet.yaml")), "bedplate up").status == 0
 
     assert applies.machines == ["workbench-cpu-1.us-west-2"]
     printed = capsys.readouterr()

@@ -398,6 +398,38 @@ def test_a_removed_region_is_destroyed_by_the_same_up(trio: Path, capsys: pytest
     assert "list price at minimum: 151.50 USD/month, -122.25 to the last deployment" in before_confirmation
 
 
+def test_a_program_reads_an_up_as_one_document(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the keys of `preview --json`, and the results of stacks and machines; all else is on stderr."""
+    shutil.copy(DATA / "engine/remove.jsonl", trio / "run.jsonl")
+    remove_north(trio)
+    assert run(["preview", "--json"]) == 0
+    preview = json.loads(capsys.readouterr().out)
+
+    assert run(["up", "--yes", "--json"]) == 0
+
+    output, errors = capsys.readouterr()
+    document = json.loads(output)
+    results = document.pop("results")
+    assert document.pop("machines") == {}
+    assert document == preview
+    assert results["trio.eu-north-1"] == {"state": "destroy done", "changes": {"delete": 40}, "errors": []}
+    assert "edits since the last deployment:" in errors
+
+
+def test_a_failed_up_has_its_document(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The errors of a stack are in it; nothing to do is a document too."""
+    shutil.copy(DATA / "engine/fail.jsonl", trio / "run.jsonl")
+
+    assert run(["up", "--yes", "--json"]) == 6
+
+    document = json.loads(capsys.readouterr().out)
+    assert "UnavailableException" in " ".join(document["results"]["trio.eu-north-1"]["errors"])
+    assert document["results"]["trio.links"]["state"] == "up skipped"
+    (trio / "run.jsonl").write_text("")
+    assert run(["up", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"] == {}
+
+
 GROUP = "aws:autoscaling/group:Group"
 NAME = "trio-box-eu-north-1"
 
@@ -725,3 +757,35 @@ def test_destroy_skips_stacks_that_do_not_exist(trio: Path) -> None:
     assert run(["destroy", "--yes"]) == 0
 
     assert (trio / "calls").read_text() == "destroy trio.shared\n"
+
+
+@pytest.mark.parametrize(
+    ("gib", "line"),
+    [
+        ({"us-west-2": 100, "us-east-1": 60}, "kept images cost at most 8.00 USD/month, for 160 GiB"),
+        ({"us-west-2": None}, "images are kept too; their price is unknown, as a region does not answer"),
+        ({}, ""),
+    ],
+)
+def test_destroy_says_what_is_kept_and_its_price(
+    trio: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    gib: Mapping[str, int | None],
+    line: str,
+) -> None:
+    """Keys and volumes, data by its GiB, and images by the volumes that they can fill."""
+    (trio / "run.jsonl").touch()
+    images = {region: (SimpleNamespace(gib=size),) for region, size in gib.items() if size}
+    failures = {region: PartialError("AWS does not answer") for region, size in gib.items() if size is None}
+    monkeypatch.setattr(deploy, "all_images", lambda _account, _plan: RegionResults(images, failures))
+
+    assert run(["destroy", "--yes", "--json"]) == 0
+
+    output, errors = capsys.readouterr()
+    data = "0.023 per GiB in buckets, 0.30 per GiB in file systems"
+    assert f"kept resources cost 3.00 USD/month, and their data {data}\n" in errors
+    assert ("images" in errors.splitlines()[-1], line in errors) == (bool(line), True)
+    kept = json.loads(output)["kept"]
+    assert kept["resources"]["trio.us-west-2"] == 2
+    assert kept["images_gib"] == (None if failures else sum(size or 0 for size in gib.values()))

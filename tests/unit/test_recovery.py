@@ -169,9 +169,12 @@ def test_a_provider_that_was_being_created_is_forgotten(folder: Path, capsys: py
     pending = (("creating", east),)
     (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": state(pending=pending)}))
 
-    assert run(["recover", "--yes"]) == 0
+    assert run(["recover", "--yes", "--json"]) == 0
 
-    assert "creating pulumi:providers:aws us-east-1: not in AWS, `up` creates it" in capsys.readouterr().out
+    output, errors = capsys.readouterr()
+    line = "creating pulumi:providers:aws us-east-1: not in AWS, `up` creates it"
+    assert json.loads(output) == {"stacks": {"solo.shared": [line]}, "errors": {}}
+    assert f"  {line}\n" in errors
     assert "stack import" in (folder / "calls").read_text()
 
 
@@ -188,6 +191,11 @@ def test_a_stack_that_cannot_be_decided_stops_no_other(folder: Path, capsys: pyt
     output, errors = capsys.readouterr()
     assert "solo.us-west-2: no unfinished operation" in output
     assert "solo.shared was not changed" in errors
+    assert run(["recover", "--yes", "--json"]) == 6
+    output, errors = capsys.readouterr()
+    what = "solo.shared was not changed: an object of the killed run is not known"
+    assert json.loads(output) == {"stacks": {"solo.us-west-2": []}, "errors": {"solo.shared": what}}
+    assert "solo.us-west-2: no unfinished operation" in errors
 
 
 def test_the_lock_of_a_live_run_is_kept(folder: Path, live_engine: int, capsys: pytest.CaptureFixture[str]) -> None:

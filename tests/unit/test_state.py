@@ -202,6 +202,10 @@ def test_init_records_the_bucket_and_creates_every_stack(folder: Path, capsys: p
     capsys.readouterr()
     assert run(["backend", "init"]) == 0
     assert capsys.readouterr().out == "nothing to do\n"
+    assert run(["backend", "init", "--json"]) == 0
+    output, errors = capsys.readouterr()
+    assert json.loads(output) == {"changes": []}
+    assert errors.endswith("nothing to do\n")
     assert run(["backend", "init", "--file", "state"]) == 2
     assert f"the state is in {STORE.url} already" in capsys.readouterr().err
 

@@ -17,7 +17,7 @@ from moto import mock_aws
 
 from bedplate.account.client import RegionResults
 from bedplate.cli import run
-from bedplate.operate import deploy, machines
+from bedplate.operate import Result, deploy, machines
 from tests.testlab.run import need_program
 
 ACCOUNT = "210987654321"
@@ -34,7 +34,7 @@ def limited_account() -> Iterator[None]:
         patch.object(deploy, "unrecorded_images", lambda _plan, _catalog: ()),
         # moto's account has no machines, so it needs no bundle.
         patch.object(deploy, "deliver_to_new_region", lambda *_: None),
-        patch.object(machines, "ready_machines", lambda *_: 0),
+        patch.object(machines, "ready_machines", lambda *_: Result((), {})),
         # moto gives the other service-linked roles names of its own.
         patch.object(
             deploy, "service_roles", lambda _plan: {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}

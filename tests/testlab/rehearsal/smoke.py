@@ -23,7 +23,7 @@ from bedplate.account.client import AwsClient, RegionResults, open_client, open_
 from bedplate.account.machines import read_claims, read_machines
 from bedplate.cli import run as run_bedplate
 from bedplate.cli.options import Terminal
-from bedplate.operate import deploy, machines, new_folder, plan_of, recover, smoke
+from bedplate.operate import Result, deploy, machines, new_folder, plan_of, recover, smoke
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState
 from tests.testlab.engine.lab import KEY
@@ -176,7 +176,7 @@ def smoke_lab(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[SmokeLab]:
         patch.setattr(deploy, "check_volume_keys", lambda _account, _plan: None)
         patch.setattr(deploy, "deliver_to_new_region", lambda *_: None)
         patch.setattr(deploy, "newest_images", lambda _client, places: dict.fromkeys(places, "ami-12c6146b"))
-        patch.setattr(machines, "ready_machines", lambda *_: 0)
+        patch.setattr(machines, "ready_machines", lambda *_: Result((), {}))
         patch.setattr("bedplate.account.capacity.POLL", 0.0)
         patch.setattr(new_folder, "_default", lambda _operator, question, _values, _folder: answers.get(question))
         patch.setattr(smoke, "run_command", lab.run)
