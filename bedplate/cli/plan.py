@@ -78,18 +78,18 @@ def diff(
             fix = f"write `bedplate diff --deployed {names[1]}`, or `bedplate diff {names[0]} {names[1]}`"
             raise InputError("--deployed stands for OLD: it takes one fleet file", fix=fix)
         operator = Terminal(names[0] if names else current)
-        return printed(planning.compare_text(deployed_text(operator), operator, "the last deployment"), as_json=json)
+        return printed(planning.compare("the last deployment", operator, deployed_text(operator)), as_json=json)
     if not names:
         raise InputError("no fleet file to compare with", fix="write `bedplate diff HEAD`, or name a file")
     # A single name is that of a revision unless there is such a file.
     old, new = names if len(names) > 1 else (current, *names) if names[0].exists() else (*names, current)
     if old.exists():
-        return printed(planning.compare(Terminal(old), Terminal(new)), as_json=json)
+        return printed(planning.compare(str(old), Terminal(new)), as_json=json)
     text = git_output(new.parent, "show", "--end-of-options", f"{old}:./{new.name}")
     if text is None:
         what = f"{old} is neither a file nor a git revision with {new.name}"
         raise InputError(what, fix="name a file, or a revision that `git log` shows")
-    return printed(planning.compare_text(text, Terminal(new), f"{old}:{new.name}"), as_json=json)
+    return printed(planning.compare(f"{old}:{new.name}", Terminal(new), text), as_json=json)
 
 
 def schema() -> int:

@@ -1,8 +1,9 @@
 """The fault for each kind of validation error: what the file says, what the key requires, and the correct value."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -188,7 +189,13 @@ def _similar_key(location: ErrorLocation) -> str | None:
     """Return the key that an unknown key is most similar to."""
     if location.path == ("stack",):
         return "software"
-    return nearest(str(location.path[-1]), schema_at(location.path[:-1], location.kind).get("properties", ()))
+    return _clearly_nearest(str(location.path[-1]), schema_at(location.path[:-1], location.kind).get("properties", ()))
+
+
+def _clearly_nearest(word: str, words: Iterable[str]) -> str | None:
+    """Return the most similar of `words`; None if half of its letters differ."""
+    near = nearest(word, words)
+    return near if near and edits(word.lower(), near) * 2 <= len(near) else None
 
 
 def correction(location: ErrorLocation) -> str | None:
@@ -216,8 +223,10 @@ def _key_fix(name: str, location: ErrorLocation) -> str:
     if near in location.above.names:
         return f"delete it: {near} is also there"
     if near is None:
-        words = (key for key in properties if name in schema_at((*path, key), location.kind).get("enum", ()))
-        return next((f"write {key}: {name}" for key in words), f"delete it; the keys here are {', '.join(properties)}")
+        schemas = {key: schema_at((*path, key), location.kind) for key in properties}
+        words = (f"write {key}: {name}" for key, schema in schemas.items() if name in schema.get("enum", ()))
+        below = (f"move it into {key}" for key, schema in schemas.items() if name in schema.get("properties", ()))
+        return next(chain(words, below), f"delete it; the keys here are {', '.join(properties)}")
     schema = schema_at((*path, near), location.kind)
     first = value[0].value if isinstance(value, tuple) and len(value) == 1 else None
     if schema.get("type") == "array" and isinstance(value, str):
@@ -300,9 +309,8 @@ def nearest_words(error: ErrorDetails, location: ErrorLocation) -> tuple[str, ..
     word = _ABBREVIATIONS.get(value.lower(), value.partition("#")[0])
     if (last := value.rpartition(".")[2]) in words:
         return (last,)
-    near = nearest(word, words)
-    is_clear = near is not None and edits(word.lower(), near) * 2 <= len(near)
-    return (near,) if near and is_clear else tuple(words)
+    near = _clearly_nearest(word, words)
+    return (near,) if near else tuple(words)
 
 
 _ABBREVIATIONS = {"k8s": "kubernetes", "kube": "kubernetes"}

@@ -4,7 +4,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -142,6 +142,14 @@ class Session:
     engine: Engine
     states: Mapping[str, StackState]
     steps: tuple[tuple[Task, ...], ...]
+    _one_build: threading.Lock = field(default_factory=threading.Lock)
+
+    def deliver(self, task: Task) -> None:
+        """Give the region of a deployed stack its bundle, if it has none yet."""
+        stack, operation = task
+        if operation is Operation.UP and (region := bundle_region(self.plan, stack)):
+            with self._one_build:
+                deliver_to_new_region(self.plan, self.account, region)
 
     def parts(self, operation: Operation) -> tuple[str, ...]:
         """Return the parts whose stacks have the operation, in order."""
@@ -239,6 +247,9 @@ def _deploy_stacks(operator: Operator, names: Sequence[str]) -> Result:
     is_changed = is_changed or any(_edit_lines(operator, session))
     if not (is_changed or session.new_parts() or session.parts(Operation.DESTROY)):
         operator.show(["no change"])
+        # A run that ended between the stack and its bundle has left machines that wait for it.
+        for task in chain.from_iterable(session.steps):
+            session.deliver(task)
         return preview.result()
     confirm_quotas(operator, session.plan, session.account)
     check_volume_keys(session.account, session.plan)
@@ -328,15 +339,7 @@ def _require_recorded(operator: Operator, plan: FleetPlan) -> None:
 
 def _deploy(operator: Operator, session: Session, totals: Mapping[Task, int]) -> tuple[Progress, ...]:
     deleted = {(stack, Operation.DESTROY): len(resources) for stack, resources in _deleted(session).items()}
-    one_build = threading.Lock()
-
-    def deliver(task: Task) -> None:
-        stack, operation = task
-        if operation is Operation.UP and (region := bundle_region(session.plan, stack)):
-            with one_build:
-                deliver_to_new_region(session.plan, session.account, region)
-
-    return watched(operator, Deployment(session.engine, session.steps, {**totals, **deleted}, deliver))
+    return watched(operator, Deployment(session.engine, session.steps, {**totals, **deleted}, session.deliver))
 
 
 def deployed_text(operator: Operator) -> str:

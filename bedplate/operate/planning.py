@@ -8,7 +8,7 @@ from bedplate.checks.catalogue import RULES
 from bedplate.checks.examples import OFFERS_OF_OTHER_ACCOUNT
 from bedplate.errors import InputError, ViolationError, nearest
 from bedplate.files import write_whole
-from bedplate.load import FleetFaults, Loaded, in_order, load_fleet
+from bedplate.load import FleetFaults, in_order, load_fleet
 from bedplate.load.catalog import InvalidCatalog
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.operate import Operator, Result, open_fleet, plan_loaded, plan_of
@@ -72,17 +72,12 @@ def price(operator: Operator) -> Result:
     return Result(cost_lines(plan, costs), cost_document(plan, costs))
 
 
-def compare(old: Operator, new: Operator) -> Result:
-    """Return the effects of an edit on a deployed fleet; the exit status is 3 if it replaces or removes something."""
-    return _compare(open_fleet(old), new, str(old.fleet))
+def compare(old: str, new: Operator, text: str | None = None) -> Result:
+    """Return the effects of an edit on a deployed fleet; the exit status is 3 if it replaces or removes something.
 
-
-def compare_text(text: str, new: Operator, name: str) -> Result:
-    """Return the same with an earlier text of the fleet file, which `name` describes."""
-    return _compare(load_fleet(new.fleet, text=text, name=name), new, name)
-
-
-def _compare(before: Loaded, new: Operator, name: str) -> Result:
+    `text` is an earlier one of the file, which `old` then describes.
+    """
+    before = load_fleet(Path(old)) if text is None else load_fleet(new.fleet, text=text, name=old)
     after = open_fleet(new)
     edits = consequences(before.fleet, after.fleet)
     plan = plan_loaded(before)
@@ -100,7 +95,7 @@ def _compare(before: Loaded, new: Operator, name: str) -> Result:
     lines = (*updates.diff_lines(edits), *updates.removed_zone_lines(plan, zones), *updates.order_lines(order))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return Result(
-        (f"from {name} to {new.fleet}", "", *lines),
+        (f"from {old} to {new.fleet}", "", *lines),
         document | updates.order_document(plan, order),
         ViolationError.exit_code if is_destructive else 0,
     )

@@ -205,7 +205,7 @@ class Syntax:
             raise self._invalid(message, f"shorten it to at most {self.limit} characters")
         if word in self.reserved:
             raise self._invalid(
-                f"{self.noun} {word} is reserved: the operating system or bedplate uses it", "use another name"
+                f"{self.noun} {word} is reserved: AWS, the operating system or bedplate uses it", "use another name"
             )
         if not re.fullmatch(self.pattern, word):
             near = self.nearest(word)

@@ -26,7 +26,7 @@ OWNER = Rule(
     "E413", "The owner is a tag of every resource.", "write an e-mail address or a team", "AWS tag naming limits"
 )
 TAG = Rule(
-    "E420", "AWS and bedplate reserve some keys of tags.", "write it as cost-center: vision", "AWS tag naming limits"
+    "E420", "AWS limits tags; some keys are reserved.", "write it as cost-center: vision", "AWS tag naming limits"
 )
 DOMAIN = Rule(
     "E414", "Every host has a name in the domain.", "write it as lab.internal", "RFC 1123, RFC 6761, RFC 6762"

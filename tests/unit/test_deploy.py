@@ -295,6 +295,20 @@ def test_example_values_are_refused_before_anything_is_recorded(
     assert not (folder / "fleet.lock").exists()
 
 
+def test_a_run_without_a_change_gives_a_region_its_bundle(
+    trio: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run that deployed the stack may have ended before: no machine could ever configure itself."""
+    (trio / "run.jsonl").touch()
+    regions: list[str] = []
+    monkeypatch.setattr(deploy, "deliver_to_new_region", lambda _plan, _account, region: regions.append(region))
+
+    assert run(["up", "--yes", "--stack", "us-west-2"]) == 0
+    assert (regions, capsys.readouterr().out) == (["us-west-2"], "no change\n")
+    assert run(["up", "--yes", "--no-machines"]) == 0
+    assert sorted(regions[1:]) == ["eu-north-1", "us-east-1", "us-west-2"]
+
+
 def test_invalid_calls_change_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No terminal for the confirmation, another file than that of the program; and a preview before the first `up`."""
     assert run(["up"]) == 2
