@@ -318,13 +318,16 @@ def next_state(states: Iterable[RingState | None], bundle: str) -> RingState:
     return RingState(bundle, highest if is_promoted else highest + 1)
 
 
+_UNIX_TIME = Field(ge=0, le=int(datetime(9999, 1, 1, tzinfo=UTC).timestamp()))
+
+
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
     """The last configuration run of an instance; `time` is Unix time, `ready`: it has answered its lifecycle hook."""
 
     ok: bool
     sentence: str
-    time: Annotated[int, Field(ge=0, le=int(datetime(9999, 1, 1, tzinfo=UTC).timestamp()))]
+    time: Annotated[int, _UNIX_TIME]
     ready: bool = False
     bundle: str = ""
     sequence: int = 0
@@ -342,6 +345,25 @@ def read_node_status(text: bytes) -> NodeStatus:
     except ValueError:
         return UNREADABLE
     return replace(status, sentence=one_line(status.sentence))
+
+
+@dataclass(frozen=True, slots=True)
+class UseReport:
+    """The report of a machine at a `time`: it is unused since `idle_since`, or in use."""
+
+    time: Annotated[float, _UNIX_TIME]
+    idle_since: Annotated[float, _UNIX_TIME] | None
+
+
+_USE = TypeAdapter(UseReport)
+
+
+def read_use_report(text: bytes) -> UseReport | None:
+    """Return the report of use that a machine has written; None for an invalid one."""
+    try:
+        return parse_as(_USE, text)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

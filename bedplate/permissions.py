@@ -155,7 +155,6 @@ def _control_permissions(plan: FleetPlan, member: str) -> Iterator[Statement]:
             "Null": {f"aws:ResourceTag/{ENABLED}": ("false",), **dict.fromkeys(_FIXED, ("true",))},
         },
     )
-    yield from _idle_permissions(plan)
     yield Statement(
         sid="WriteSnapshots",
         # Neither read nor delete: the bucket keeps versions, so a stolen member destroys no snapshot.
@@ -181,24 +180,6 @@ def _hold_volume(plan: FleetPlan, *machines: str) -> Statement:
     )
 
 
-def _idle_permissions(plan: FleetPlan) -> Iterator[Statement]:
-    """Yield the permissions to end machines that nobody uses, in the groups whose idle time the file limits.
-
-    A machine's report is read like the keys of workers.
-    """
-    groups = sorted({pool.group for pool in plan.pools if pool.use.is_ssh and pool.group_spec.idle})
-    if not groups:
-        return
-    yield Statement(
-        sid="EndUnusedMachines",
-        # With its last machine, the end of a start for a limited time is cancelled.
-        actions=("autoscaling:DeleteScheduledAction", "autoscaling:TerminateInstanceInAutoScalingGroup"),
-        resources=scaling_group_arns(plan),
-        conditions=_own_tags(plan, GROUP, *groups),
-    )
-    yield allow_in_regions(plan, "SeeEnds", ("autoscaling:DescribeScheduledActions",))
-
-
 def _approver_permissions(plan: FleetPlan) -> Iterator[Statement]:
     """Yield the permissions to write the token of workers, and to read the keys that they publish in their status."""
     home = plan.home.name
@@ -207,16 +188,11 @@ def _approver_permissions(plan: FleetPlan) -> Iterator[Statement]:
     buckets = _nodes_buckets(plan)
     yield Statement(
         sid="ListStatus",
-        # A user of a machine writes reports of its use with its rights, but no earlier version: all versions count.
-        actions=("s3:ListBucket", "s3:ListBucketVersions"),
+        actions=("s3:ListBucket",),
         resources=(buckets,),
         conditions={"StringLike": {"s3:prefix": ("status/*",)}},
     )
-    yield Statement(
-        sid="ReadStatus",
-        actions=("s3:GetObject", "s3:GetObjectVersion"),
-        resources=(f"{buckets}/status/*",),
-    )
+    yield Statement(sid="ReadStatus", actions=("s3:GetObject",), resources=(f"{buckets}/status/*",))
 
 
 def _worker_permissions(plan: FleetPlan) -> Iterator[Statement]:
@@ -314,7 +290,7 @@ def _end_permissions(plan: FleetPlan) -> Iterator[Statement]:
     AWS limits it to groups, and users of a machine have its rights. So it is not the right to end a machine: one that
     another detaches runs on, and still ends when it is unused. A paused group permits it to none.
     """
-    groups = sorted({pool.group for pool in plan.pools if ends_itself(plan, pool)})
+    groups = sorted({pool.group for pool in plan.pools if ends_itself(pool)})
     if not groups:
         return
     yield Statement(

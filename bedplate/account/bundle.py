@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bedplate.account.client import AwsClient, TooLarge
-from bedplate.bundle import UNREADABLE, NodeStatus, RingState, hash_of, read_node_status, read_ring_state
+from bedplate.bundle import (
+    NodeStatus,
+    RingState,
+    UseReport,
+    hash_of,
+    read_node_status,
+    read_ring_state,
+    read_use_report,
+)
 from bedplate.errors import PartialError
 from bedplate.foreign import LARGEST
 from bedplate.plan.cluster import ETCD_QUOTA
@@ -84,14 +92,23 @@ class RegionStore:
 
     def statuses(self, instances: Collection[str]) -> Mapping[str, NodeStatus | None]:
         """Return the status of the last configuration run of instances; None without a status."""
-        keys = {owner: key for key in self.keys("status/") if (owner := status_owner(key, "run.json"))}
-        return {name: self._status(keys[name]) if name in keys else None for name in instances}
+        texts = self._texts("run.json", instances)
+        return {name: read_node_status(texts[name]) if name in texts else None for name in instances}
 
-    def _status(self, key: str) -> NodeStatus:
+    def use_reports(self, instances: Collection[str]) -> Mapping[str, UseReport | None]:
+        """Return the last report of use of instances; None for an invalid one."""
+        return {name: read_use_report(text) for name, text in self._texts("idle.json", instances).items()}
+
+    def _texts(self, file: str, instances: Collection[str]) -> Mapping[str, bytes]:
+        """Return a file in the status of each instance that has it; empty for one that is too large."""
+        keys = {owner: key for key in self.keys("status/") if (owner := status_owner(key, file))}
+        return {name: self._text(keys[name]) for name in instances if name in keys}
+
+    def _text(self, key: str) -> bytes:
         try:
-            return read_node_status(self.get(key))
+            return self.get(key)
         except TooLarge:
-            return UNREADABLE
+            return b""
 
 
 def status_owner(key: str, name: str) -> str:

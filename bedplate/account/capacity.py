@@ -17,7 +17,6 @@ from bedplate.capacity.observation import Activity, Machine, Observation, Pool, 
 from bedplate.capacity.shrink import NO_END, REQUESTED_BY, UNTIL, End, after_stop, next_end
 from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import parse_json
-from bedplate.plan.capacity import CapacityPool
 from bedplate.plan.pools import PoolPlan
 
 # Launches in the past, of which the decision uses the last ten minutes. 100 is the most in one page.
@@ -40,7 +39,7 @@ class ScalingGroups:
 
     client: AwsClient
     fleet: str
-    pools: tuple[PoolPlan | CapacityPool, ...]
+    pools: tuple[PoolPlan, ...]
     silent: dict[str, BedplateError] = field(default_factory=dict)
     """The errors of the regions that did not answer last."""
     _answers: dict[str, _Groups] = field(default_factory=dict)
@@ -114,10 +113,10 @@ class ScalingGroups:
         tags = [{**owner, "Key": key, "Value": value, "PropagateAtLaunch": False} for key, value in values.items()]
         self.client.call("autoscaling", self._plan(pool).region, "create_or_update_tags", Tags=tags)
 
-    def _plan(self, pool: str) -> PoolPlan | CapacityPool:
+    def _plan(self, pool: str) -> PoolPlan:
         return next(plan for plan in self.pools if plan.name == pool)
 
-    def _name(self, pool: PoolPlan | CapacityPool) -> str:
+    def _name(self, pool: PoolPlan) -> str:
         return f"{self.fleet}-{pool.name}"
 
     def _end_name(self, pool: str) -> str:
@@ -157,7 +156,7 @@ def console_output(client: AwsClient, region: str, instance: str, lines: int) ->
     return tuple(line.rstrip() for line in reply.get("Output", "").splitlines() if line.strip())[-lines:]
 
 
-def _pool(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Pool:
+def _pool(pool: PoolPlan, group: Mapping[str, Any]) -> Pool:
     sizes = (group["MinSize"], group["MaxSize"], group["DesiredCapacity"])
     zones, suspended = tuple(sorted(pool.zones)), suspended_processes(group)
     return Pool(pool.name, pool.group, pool.rung, pool.region, zones, *sizes, suspended=suspended)
@@ -169,7 +168,7 @@ def suspended_processes(group: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(names - {"AZRebalance"}))
 
 
-def _machines(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Iterator[Machine]:
+def _machines(pool: PoolPlan, group: Mapping[str, Any]) -> Iterator[Machine]:
     for member in group["Instances"]:
         state = member["LifecycleState"]
         if not state.startswith(LEAVING):

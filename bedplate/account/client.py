@@ -249,10 +249,10 @@ class AwsClient:
         for page in self.pages(service, region, operation, **params):
             yield from page.get(key, ())
 
-    def read_object(self, region: str, bucket: str, key: str, largest: int = LARGEST, **query: str) -> bytes:
+    def read_object(self, region: str, bucket: str, key: str, largest: int = LARGEST) -> bytes:
         """Return an object of a bucket; raises like `copy_object`."""
         data = BytesIO()
-        self.copy_object(region, {"Bucket": bucket, "Key": key, **query}, data, largest)
+        self.copy_object(region, {"Bucket": bucket, "Key": key}, data, largest)
         return data.getvalue()
 
     def copy_object(self, region: str, place: Mapping[str, str], target: IO[bytes], largest: int = LARGEST) -> None:

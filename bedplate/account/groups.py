@@ -10,16 +10,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from bedplate.account.capacity import LEAVING, ScalingGroups, read_launches, suspended_processes, tag_value
+from bedplate.account.capacity import LEAVING, read_launches, suspended_processes, tag_value
 from bedplate.account.client import AwsClient, RegionResults, ask_regions, filters, require_all
-from bedplate.account.machines import (
-    GROUPS_PER_CALL,
-    UseReport,
-    UseReports,
-    describe_groups,
-    describe_instances,
-    time_of_tag,
-)
+from bedplate.account.machines import GROUPS_PER_CALL, describe_groups, describe_instances, keep_reason
 from bedplate.capacity.observation import (
     Activity,
     Machine,
@@ -31,7 +24,7 @@ from bedplate.capacity.observation import (
     Size,
     Terminate,
 )
-from bedplate.capacity.shrink import PAUSED, UNTIL
+from bedplate.capacity.shrink import PAUSED
 from bedplate.errors import InputError, PartialError
 from bedplate.plan.capacity import CapacityPlan, CapacityPool
 from bedplate.plan.registration import MAX_PODS
@@ -52,17 +45,13 @@ class Changed(PartialError):
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """A region as AWS reports it: groups by pool, launches, notices by instance, free addresses by subnet.
-
-    `uses` has the last report of machines for SSH.
-    """
+    """A region as AWS reports it: groups by pool, launches, notices by instance, free addresses by subnet."""
 
     groups: Mapping[str, dict[str, Any]]
     launches: tuple[Activity, ...]
     launched: Mapping[str, float]
     notices: Mapping[str, float]
     addresses: Mapping[str, int]
-    uses: Mapping[str, UseReport]
 
 
 @dataclass
@@ -78,9 +67,6 @@ class FleetGroups:
     _launched: dict[str, float] = field(default_factory=dict)
     _regions: dict[str, _Region] = field(default_factory=dict)
     """The last answer of each region."""
-
-    def __post_init__(self) -> None:
-        self._uses = UseReports(self.client, self.plan.buckets)
 
     def observe(self, time: float) -> Observation:
         """Return pools, machines and launches of all regions. A region that does not answer is as it was before.
@@ -120,11 +106,16 @@ class FleetGroups:
             ),
         )
 
+    def keep_reasons(self, time: float) -> Mapping[str, str]:
+        """Return why each pool keeps machines that nobody uses, as last observed; empty if nothing does."""
+        groups = {name: group for region in self._regions.values() for name, group in region.groups.items()}
+        return {name: keep_reason(group, time) for name, group in groups.items()}
+
     def _unknown(self, region: str) -> _Region:
         """Return a region that has never answered, with empty groups."""
         empty = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0, "Instances": []}
         groups = {pool.name: dict(empty) for pool in self.plan.pools if pool.region == region}
-        return _Region(groups, (), {}, {}, {}, {})
+        return _Region(groups, (), {}, {}, {})
 
     def _region(self, region: str, time: float) -> _Region:
         names = {self._name(pool): pool.name for pool in self.plan.pools if pool.region == region}
@@ -137,9 +128,6 @@ class FleetGroups:
             self._launched[instance] = facts["LaunchTime"].timestamp()
         has_spot = any(pool.region == region and pool.market.is_spot for pool in self.plan.pools)
         subnets = {subnet for group in groups.values() for subnet in _subnets(group)}
-        with_idle_limit = {pool.name for pool in self.plan.pools if pool.is_ssh and pool.idle}
-        ssh_groups = [groups[name] for name in groups.keys() & with_idle_limit]
-        ssh_instances = [member["InstanceId"] for group in ssh_groups for member in group["Instances"]]
         return _Region(
             groups=groups,
             launches=tuple(
@@ -150,7 +138,6 @@ class FleetGroups:
             launched={instance: self._launched.get(instance, time) for instance in members},
             notices=dict(self._notices(region)) if has_spot else {},
             addresses=dict(self._addresses(region, sorted(subnets))) if subnets else {},
-            uses=self._uses.read(region, ssh_instances, time) if ssh_instances else {},
         )
 
     def _notices(self, region: str) -> Iterator[tuple[str, float]]:
@@ -196,14 +183,12 @@ class FleetGroups:
                 eligible=has_address and not pool.blocked_reason,
                 is_ssh=pool.is_ssh,
                 idle=pool.idle,
-                until=_until(group),
                 suspended=suspended_processes(group),
             )
 
     def _machines(self, pool: CapacityPool, region: _Region, time: float) -> Iterator[Machine]:
         for member in region.groups[pool.name]["Instances"]:
             state, instance = member["LifecycleState"], member["InstanceId"]
-            use = region.uses.get(instance)
             if not state.startswith(LEAVING):
                 yield Machine(
                     id=instance,
@@ -212,8 +197,6 @@ class FleetGroups:
                     launched=region.launched.get(instance, time),
                     notice=region.notices.get(instance),
                     ready=state == "InService",
-                    idle_since=use.idle_since if use else None,
-                    reported=use.time if use else None,
                 )
 
     def set_desired(self, action: SetDesired, observed: Observation) -> None:
@@ -279,8 +262,7 @@ class FleetGroups:
     def terminate(self, action: Terminate, observed: Observation) -> None:
         """Terminate a machine through its group. Raises Changed if the group is not as observed.
 
-        A repeated call could lower desired once more than needed, never raise it: machines that run stay. A machine for
-        SSH must still be unused.
+        A repeated call could lower desired once more than needed, never raise it: machines that run stay.
         """
         machine = next((machine for machine in observed.machines if machine.id == action.machine), None)
         if machine is None:
@@ -292,15 +274,8 @@ class FleetGroups:
             return
         if action.decrement and group["DesiredCapacity"] <= group["MinSize"]:
             raise Changed(f"{pool.name} is at its minimum of {group['MinSize']}")
-        use = self._uses.read(pool.region, [machine.id], observed.time).get(machine.id) if pool.is_ssh else None
-        if pool.is_ssh and use is None:
-            raise Changed(f"{machine.id} has not reported its use")
-        if use is not None and use.idle_since is None:
-            raise Changed(f"{machine.id} is in use again")
         params = {"InstanceId": machine.id, "ShouldDecrementDesiredCapacity": action.decrement}
         self.client.call("autoscaling", pool.region, "terminate_instance_in_auto_scaling_group", **params)
-        if pool.is_ssh:
-            ScalingGroups(self.client, self.plan.fleet, (pool,)).forget_end(pool.name, group["DesiredCapacity"] - 1)
 
     def pause(self, group: str | None, person: str) -> tuple[str, ...]:
         """Write on the pools of a group, or of all, that the controller leaves them alone; return their groups.
@@ -348,12 +323,6 @@ class FleetGroups:
 
 def _pause(group: Mapping[str, Any]) -> str:
     return next((str(tag["Value"]) for tag in group.get("Tags", ()) if tag["Key"] == PAUSED), "")
-
-
-def _until(group: Mapping[str, Any]) -> float | None:
-    """Return the end of machines that somebody has started for a limited time."""
-    until = next((time_of_tag(str(tag["Value"])) for tag in group.get("Tags", ()) if tag["Key"] == UNTIL), None)
-    return until.timestamp() if until else None
 
 
 def _subnets(group: Mapping[str, Any]) -> tuple[str, ...]:

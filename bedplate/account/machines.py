@@ -1,129 +1,56 @@
 """The current machines of the fleet: their DNS names, the status that they report, and their use by people."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from ipaddress import IPv4Address
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
-from bedplate.account.bundle import RegionStore, status_owner
+from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, filters
-from bedplate.bundle import NodeStatus
-from bedplate.capacity.shrink import REQUESTED_BY, UNTIL
-from bedplate.errors import BedplateError, PartialError
-from bedplate.foreign import parse_as
+from bedplate.bundle import NodeStatus, UseReport
+from bedplate.capacity.shrink import NO_END, PAUSED, REQUESTED_BY, UNTIL
+from bedplate.errors import PartialError
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import GROUP, PoolPlan
+
+_T = TypeVar("_T")
 
 
 def read_node_statuses(
     client: AwsClient, plan: FleetPlan, instances: Mapping[str, Collection[str]]
 ) -> RegionResults[Mapping[str, NodeStatus]]:
     """Return the status of these instances of each region by id; those without one are left out."""
+    return _ask_stores(client, plan, instances, RegionStore.statuses)
 
-    def ask(region: str) -> Mapping[str, NodeStatus]:
+
+def read_use_reports(
+    client: AwsClient, plan: FleetPlan, instances: Mapping[str, Collection[str]]
+) -> RegionResults[Mapping[str, UseReport]]:
+    """Return the last report of use of these instances of each region by id; those without a valid one are left out.
+
+    Each user of a machine can write one with its rights: it is for reports only.
+    """
+    return _ask_stores(client, plan, instances, RegionStore.use_reports)
+
+
+def _ask_stores(
+    client: AwsClient,
+    plan: FleetPlan,
+    instances: Mapping[str, Collection[str]],
+    read: Callable[[RegionStore, Collection[str]], Mapping[str, _T | None]],
+) -> RegionResults[Mapping[str, _T]]:
+    def ask(region: str) -> Mapping[str, _T]:
         try:
-            statuses = RegionStore(client, plan, region).statuses(instances[region])
+            values = read(RegionStore(client, plan, region), instances[region])
         except NotThere:
             return {}  # the region was deployed before it had the bucket
-        return {instance: status for instance, status in statuses.items() if status}
+        return {instance: value for instance, value in values.items() if value}
 
     return ask_regions(instances, ask)
-
-
-_STATUS, _FILE = "status/", "idle.json"
-_FRESH = 300.0
-"""A machine writes a report every five minutes, and at once if its use has changed."""
-# Reports of this time count; a machine writes fewer than this number in it.
-_WINDOW, _MOST = timedelta(minutes=15), 40
-_UNVERSIONED = "null"
-
-
-@dataclass(frozen=True, slots=True)
-class UseReport:
-    """The report of a machine at a `time`: it is unused since `idle_since`, or in use."""
-
-    time: float
-    idle_since: float | None
-
-
-_REPORT = TypeAdapter(UseReport)
-
-
-@dataclass
-class UseReports:
-    """The reports of each machine, from the buckets by region. IAM lets a machine write only below its own id.
-
-    Each user of a machine can write a report with its rights, but nobody there can delete one: the bucket keeps every
-    version. So all reports of a quarter of an hour count, of which the machine's own are at least two: it is in use if
-    one says so, and unused since the latest time in them.
-    """
-
-    client: AwsClient
-    buckets: Mapping[str, str]
-    _keys: dict[str, str] = field(default_factory=dict)
-    _reports: dict[str, UseReport] = field(default_factory=dict)
-    _versions: dict[str, dict[str, UseReport]] = field(default_factory=dict)
-
-    def read(self, region: str, instances: Collection[str], now: float) -> Mapping[str, UseReport]:
-        """Return the use of instances whose reports are all valid.
-
-        Those of unused machines are always read again. If AWS refuses that, the use of a machine is unknown.
-        """
-        with suppress(BedplateError):
-            if not self._keys.keys() >= set(instances):
-                self._keys.update(self._list(region))
-        for instance in instances:
-            report = self._reports.get(instance)
-            if report and report.idle_since is None and now - report.time < _FRESH:
-                continue
-            self._reports.pop(instance, None)
-            if latest := self._read(region, instance):
-                self._reports[instance] = latest
-        return {instance: self._reports[instance] for instance in instances if instance in self._reports}
-
-    def _list(self, region: str) -> dict[str, str]:
-        """Return the key of each instance's report. The id of the role in it is known to AWS only."""
-        place = {"Bucket": self.buckets[region], "Prefix": _STATUS}
-        items = self.client.items("s3", region, "list_objects_v2", "Contents", **place)
-        # If the stacks have made a new role, an instance has two keys.
-        keys = [item["Key"] for item in sorted(items, key=lambda item: item["LastModified"])]
-        return {owner: key for key in keys if (owner := status_owner(key, _FILE))}
-
-    def _read(self, region: str, instance: str) -> UseReport | None:
-        """Return the use of an instance; None if a report is invalid: a machine may write any text."""
-        key, cached = self._keys.get(instance), self._versions.get(instance, {})
-        try:
-            versions = self._list_versions(region, key) if key else ()
-            reports = {version: cached.get(version) or self._report(region, str(key), version) for version in versions}
-        except (ValueError, BedplateError):
-            return None
-        self._versions[instance] = reports
-        since = [report.idle_since for report in reports.values() if report.idle_since is not None]
-        if not reports:
-            return None
-        time = max(report.time for report in reports.values())
-        return UseReport(time, max(since) if len(since) == len(reports) else None)
-
-    def _list_versions(self, region: str, key: str) -> Collection[str]:
-        """Return the versions that count. Raises ValueError for more than a machine writes, or without versioning."""
-        bucket = self.buckets[region]
-        found = self.client.call("s3", region, "list_object_versions", Bucket=bucket, Prefix=key).get("Versions", ())
-        times = {entry["VersionId"]: entry["LastModified"] for entry in found if entry["Key"] == key}
-        versions = [version for version, time in times.items() if max(times.values()) - time <= _WINDOW]
-        if len(versions) > _MOST or _UNVERSIONED in versions:
-            raise ValueError(key)
-        return versions
-
-    def _report(self, region: str, key: str, version: str) -> UseReport:
-        data = self.client.read_object(region, self.buckets[region], key, VersionId=version)
-        return parse_as(_REPORT, data)
 
 
 _Records = Mapping[str, tuple[str, ...]]
@@ -299,6 +226,20 @@ def time_of_tag(text: str) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         return None
+
+
+def keep_reason(group: Mapping[str, Any], now: float) -> str:
+    """Return why a group of AWS keeps machines that nobody uses; empty if nothing does."""
+    tags = {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
+    if PAUSED in tags:
+        return f"{tags[PAUSED]} has paused its group"
+    end = tags.get(UNTIL, NO_END)
+    until = time_of_tag(end)
+    if end != NO_END and (until is None or now < until.timestamp()):
+        return f"somebody has started it with `--for`, until {end}"
+    if group["DesiredCapacity"] <= group["MinSize"]:
+        return f"its group is at its minimum of {group['MinSize']}"
+    return ""
 
 
 def describe_groups(client: AwsClient, region: str, names: list[str]) -> Iterator[dict[str, Any]]:

@@ -305,7 +305,6 @@ class Machine:
 
     `registered`: the cluster has a Node object of it, which may not take part yet or any more.
     `notice` is the time at which AWS interrupts a spot instance. A machine for SSH is `ready` when it is in service.
-    At the time `reported` it was unused since `idle_since`, or in use if that is None.
     """
 
     id: str
@@ -315,8 +314,6 @@ class Machine:
     node: str | None = None
     notice: float | None = None
     ready: bool = False
-    idle_since: float | None = None
-    reported: float | None = None
     registered: bool = False
 
 
@@ -329,7 +326,7 @@ class Pool:
 
     `suspended` has the processes of the group that somebody has suspended, except the one that the stacks suspend.
     A machine ends after `idle` seconds without use; for nodes the settings have a default. People, not pods, use
-    the machines of a pool that `is_ssh`. These do not end before `until`, the time of a person's `node start --for`.
+    the machines of a pool that `is_ssh`, and the planner leaves them alone.
     """
 
     name: str
@@ -349,7 +346,6 @@ class Pool:
     eligible: bool = True
     is_ssh: bool = False
     idle: float | None = None
-    until: float | None = None
     silent: bool = False
     suspended: tuple[str, ...] = ()
     out: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from bedplate.capacity.devices import next_lacking, settle
 from bedplate.capacity.growth import Growth, grow, next_doubts
 from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, faults, next_boots, read_rungs
 from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, Terminate, UncordonNode
-from bedplate.capacity.shrink import Removal, end_unused, end_useless, next_moves, next_zones, shrink, split_people
+from bedplate.capacity.shrink import Removal, end_useless, next_moves, next_zones, shrink, without_people
 
 __all__ = ["Memory", "decide"]
 
@@ -23,7 +23,7 @@ _REPORTED = 6 * 3600.0
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """Return the actions that follow from an observation, and what the next decision needs to know of this one."""
-    people, observation = split_people(observation)
+    observation = without_people(observation)
     lacking = next_lacking(observation, memory.lacking)
     observation, counted = settle(observation, lacking)
     memory = replace(memory, boots=next_boots(counted, memory))
@@ -37,8 +37,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     higher = list(_raise(rungs, growth, removal))
     pending = {pod.id for pod in observation.pods if pod.node is None}
     unplaced = tuple(report for report in growth.unplaced if report.pod not in memory.reported)
-    unused = end_unused(people)
-    all_actions = (*next_zones(rungs), *actions, *lower, *useless, *higher, *removals, *unused)
+    all_actions = (*next_zones(rungs), *actions, *lower, *useless, *higher, *removals)
     decision = Decision(all_actions, unplaced, tuple(growth.waiting), held, tuple(faults(rungs)))
     reported = frozenset(report.pod for report in growth.unplaced) | (memory.reported & pending)
     return decision, replace(

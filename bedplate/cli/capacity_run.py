@@ -36,13 +36,13 @@ def explain(
 
 
 def pause(group: Group = None, *, operator: WithFleet) -> int:
-    """Let the controller leave a group alone: it starts and ends nothing there."""
+    """Leave a group as it is: the controller starts and ends nothing there, and unused machines stay."""
     lines = (f"paused {name}" for name in capacity.pause(operator, group))
     return printed(Result(lines))
 
 
 def resume(group: Group = None, *, operator: WithFleet) -> int:
-    """Continue the controller's work after `capacity pause`."""
+    """End a pause of `capacity pause`."""
     lines = (f"resumed {name}" for name in capacity.resume(operator, group))
     return printed(Result(lines))
 
@@ -68,8 +68,7 @@ def run(  # noqa: PLR0913  each is an option of the command line
 ) -> None:
     """Run the controller: start and end machines as pods need them.
 
-    It also ends machines for SSH that nobody uses. Prints one JSON line for each action, with its reason. Of several
-    controllers one acts.
+    Prints one JSON line for each action, with its reason. Of several controllers one acts.
     """
     plan, account = capacity.controller_inputs(operator, plan_file)
     if etcd_cluster:

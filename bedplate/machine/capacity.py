@@ -1,6 +1,6 @@
 """`python3 -m bedplate.machine.capacity`: the capacity controller, on each member of the control plane.
 
-Of all members one acts. It starts and ends machines as pods need them, and ends machines for SSH that nobody uses.
+Of all members one acts. It starts and ends machines as pods need them.
 """
 
 import argparse

@@ -1,35 +1,19 @@
 """The end of a machine that nobody uses.
 
-It runs in fleets without a cluster, which have no capacity controller. The machine leaves its Auto Scaling group, which
+The machine leaves its Auto Scaling group, which
 lowers the group's desired capacity, and shuts down, which terminates it. AWS limits the right to end a machine through
 its group to groups, not to one machine. So this one may only detach, which ends none, and only root shuts down.
 """
 
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from bedplate.account.client import open_client
-from bedplate.account.machines import time_of_tag
-from bedplate.capacity.shrink import NO_END, PAUSED, UNTIL
+from bedplate.account.machines import keep_reason
 from bedplate.errors import BedplateError
 from bedplate.foreign import LARGE, parse_json
 from bedplate.programs.idle import PROGRAM, Machine
 from bedplate.programs.program import ProgramError
-
-
-def keep_reason(group: Mapping[str, Any], now: float) -> str:
-    """Return why a group keeps an unused machine; empty if nothing does."""
-    tags = {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
-    if PAUSED in tags:
-        return f"{tags[PAUSED]} has paused its group"
-    until = time_of_tag(tags.get(UNTIL, ""))
-    if tags.get(UNTIL, NO_END) != NO_END and (until is None or now < until.timestamp()):
-        return f"somebody has started it with `--for`, until {tags[UNTIL]}"
-    if group["DesiredCapacity"] <= group["MinSize"]:
-        return f"its group is at its minimum of {group['MinSize']}"
-    return ""
 
 
 def leave_and_shut_down(machine: Machine, region: str, now: float) -> str:

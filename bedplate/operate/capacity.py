@@ -1,15 +1,17 @@
 """What an operator sees and pauses of the capacity controller: the state of groups, and their pauses."""
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from bedplate.account.client import AwsClient, open_client
 from bedplate.account.groups import FleetGroups
-from bedplate.capacity.observation import Decision
+from bedplate.account.machines import read_use_reports
+from bedplate.bundle import UseReport
+from bedplate.capacity.observation import Decision, Observation
 from bedplate.capacity.planner import decide
-from bedplate.capacity.shrink import end_unused, split_people
 from bedplate.errors import InputError, nearest, nearest_fix
 from bedplate.files import login_name
 from bedplate.kubernetes.client import open_cluster
@@ -18,7 +20,7 @@ from bedplate.kubernetes.live import LiveCluster
 from bedplate.operate import Operator, Result, open_account, plan_of
 from bedplate.operate.capacity_loop import last_memory, read_plan
 from bedplate.plan import FleetPlan
-from bedplate.plan.capacity import CapacityPlan, capacity_plan
+from bedplate.plan.capacity import CapacityPlan, capacity_plan, ends_itself
 from bedplate.report import capacity_state as report
 from bedplate.spec.sites import Use
 
@@ -27,8 +29,8 @@ def plan_capacity(plan: FleetPlan) -> CapacityPlan:
     """Return the plan of the groups that the controller manages. Raises InputError for a fleet without one."""
     capacity = capacity_plan(plan, plan.catalog)
     if not capacity.pools:
-        fix = "add `idle: 2h` to a group with `use: ssh`, to end machines that nobody uses"
-        raise InputError("no group of the fleet file has `use: kubernetes` or `idle`", fix=fix)
+        fix = "add one; machines for SSH end themselves after the `idle` of their group"
+        raise InputError("no group of the fleet file has `use: kubernetes`", fix=fix)
     return capacity
 
 
@@ -69,22 +71,26 @@ def _unknown_name(name: str, names: tuple[str, ...]) -> InputError:
 
 
 def pause(operator: Operator, group: str | None) -> Iterator[str]:
-    """Let the controller leave a group, or all, alone; yield their names."""
-    yield from _managed(operator, group).pause(group, login_name())
+    """Let the controller and unused machines leave a group, or all, as it is; yield their names."""
+    yield from _groups_to_pause(operator, group).pause(group, login_name())
 
 
 def resume(operator: Operator, group: str | None) -> Iterator[str]:
-    """Let the controller continue with a group, or all; yield their names."""
-    yield from _managed(operator, group).resume(group)
+    """End the pause of a group, or all; yield their names."""
+    yield from _groups_to_pause(operator, group).resume(group)
 
 
-def _managed(operator: Operator, group: str | None) -> FleetGroups:
+def _groups_to_pause(operator: Operator, group: str | None) -> FleetGroups:
+    """Return the groups whose machines the controller, or the machines themselves, start or end."""
     plan = plan_of(operator)
-    capacity = plan_capacity(plan)
+    capacity = capacity_plan(plan, plan.catalog, *Use)
+    capacity = replace(capacity, pools=tuple(pool for pool in capacity.pools if pool.idle or not pool.is_ssh))
     names = tuple(dict.fromkeys(pool.group for pool in capacity.pools))
+    if not names:
+        raise InputError("no group of the fleet file has `use: kubernetes` or `idle`", fix="add `idle` to a group")
     if group is not None and group not in names:
         if group in {pool.group for pool in plan.pools}:
-            what = f"the controller does not manage {group}: it has neither `use: kubernetes` nor `idle`"
+            what = f"{group} cannot be paused: it has neither `use: kubernetes` nor `idle`"
             raise InputError(what, fix=f"add `idle` to {group}, or write one of {', '.join(names)}")
         raise InputError(f"no group named {group}", fix=nearest_fix(group, names))
     return FleetGroups(open_account(plan), capacity)
@@ -102,9 +108,16 @@ def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> 
     """Return what AWS has, and the cluster if there is a kubeconfig, with the decisions of now; nothing is done."""
     groups = FleetGroups(account, capacity_plan(plan, plan.catalog, *Use))
     observation = groups.observe(time.time())
+    state = report.CapacityState(
+        observation,
+        Decision(()),
+        groups.paused,
+        has_cluster=False,
+        uses=_uses(plan, account, observation),
+        kept=groups.keep_reasons(observation.time),
+    )
     if kubeconfig is None:
-        people, _ = split_people(observation)
-        return report.CapacityState(observation, Decision(tuple(end_unused(people))), groups.paused, has_cluster=False)
+        return state
     client = open_cluster(kubeconfig)
     live = LiveCluster(client, time.time(), time.time)
     texts = StateStore(client).read()
@@ -115,4 +128,16 @@ def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> 
     decision, memory = decide(observation, replace(last_memory(texts), reported=frozenset()))
     leader = read_holder(client)
     live.stop()
-    return report.CapacityState(observation, decision, groups.paused, leader, workers=workers, breakers=memory.breakers)
+    seen = replace(state, observation=observation, decision=decision, has_cluster=True)
+    return replace(seen, leader=leader, workers=workers, breakers=memory.breakers)
+
+
+def _uses(plan: FleetPlan, account: AwsClient, observation: Observation) -> Mapping[str, UseReport]:
+    """Return the last report of use of each machine that ends itself; those of a silent region are unknown."""
+    regions = {pool.name: pool.region for pool in plan.pools if ends_itself(pool)}
+    machines = defaultdict[str, list[str]](list)
+    for machine in observation.machines:
+        if machine.pool in regions:
+            machines[regions[machine.pool]].append(machine.id)
+    reports = read_use_reports(account, plan, machines).successes
+    return {name: report for region in reports.values() for name, report in region.items()}

@@ -75,15 +75,10 @@ def run_controller(  # noqa: PLR0913  all that a run consists of
     once: bool = False,
     is_dry: bool = False,
 ) -> None:
-    """Run rounds until SIGTERM or SIGINT, or one. Without a kubeconfig, all groups must be for SSH."""
-    groups = FleetGroups(account, capacity)
+    """Run rounds until SIGTERM or SIGINT, or one."""
     if kubeconfig is None:
-        if any(not pool.is_ssh for pool in capacity.pools):
-            raise InputError("the controller needs the cluster's API", fix="set KUBECONFIG, or add --kubeconfig FILE")
-        loop = Loop(Controller(groups, decide, Memory(), is_dry=is_dry), outputs)
-        loop.run_once() if once else loop.run()
-        return
-    cluster = open_cluster(kubeconfig)
+        raise InputError("the controller needs the cluster's API", fix="set KUBECONFIG, or add --kubeconfig FILE")
+    groups, cluster = FleetGroups(account, capacity), open_cluster(kubeconfig)
     live = LiveCluster(cluster, time.time(), time.time)
     leader = Leadership(cluster, f"{socket.gethostname()}-{os.getpid()}")
     controller = Controller(groups, decide, Memory(), live, None if is_dry else leader, is_dry=is_dry)
@@ -108,12 +103,12 @@ def last_memory(texts: Mapping[str, str]) -> Memory:
 
 @dataclass
 class Loop:
-    """Rounds until a signal; `live` and `store` belong to the cluster, if the fleet has one."""
+    """Rounds until a signal; `live` and `store` belong to the cluster."""
 
     controller: Controller[Memory]
     outputs: Outputs
-    live: LiveCluster | None = None
-    store: StateStore | None = None
+    live: LiveCluster
+    store: StateStore
     clock: Callable[[], float] = _now
 
     def __post_init__(self) -> None:
@@ -147,7 +142,7 @@ class Loop:
         """Run one round and write its results; return None if another controller is the leader."""
         begun = time.monotonic()
         is_leader = not self.controller.leader or self.controller.leader.hold()
-        if self.live and self.store and is_leader and not self._leads:
+        if is_leader and not self._leads:
             texts = self.store.read()
             self.live.restore(texts.get(IDLE, ""))
             self.controller.memory = last_memory(texts)
@@ -169,9 +164,8 @@ class Loop:
             self._log({**log_entry(Outcome(action), now), "dry_run": True} for action in result.decision.actions)
         else:
             self._log(log_entry(outcome, now) for outcome in result.outcomes)
-            if self.live and self.store:
-                self.live.forget_stale_cordons()
-                self.store.write({IDLE: self.live.state(), MEMORY: memory_document(self.controller.memory)})
+            self.live.forget_stale_cordons()
+            self.store.write({IDLE: self.live.state(), MEMORY: memory_document(self.controller.memory)})
         if self.outputs.record:
             self._append(self.outputs.record, json.dumps(observation_document(result.observation)))
 

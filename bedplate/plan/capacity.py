@@ -1,6 +1,6 @@
 """The plan of the capacity controller: the pools that it manages, in ladder order, and its settings.
 
-It manages the pools of Kubernetes groups, and those for SSH whose machines end when nobody uses them.
+It manages the pools of Kubernetes groups. Machines for SSH end themselves when nobody uses them.
 
 Members of the control plane have it in their node document, so that the controller needs no fleet file.
 """
@@ -65,8 +65,7 @@ class CapacityPlan:
     """The pools of a fleet in ladder order. A node idles `idle` seconds; `cap` is the share removed at once.
 
     `spare` has the machines of a group that stay free, `max_cost` its most USD per hour, and `fleet_max_cost` that of
-    all groups of workers. `buckets` has the bucket by region in which machines for SSH report
-    whether they are used. `etcd` is the id of the fleet's etcd cluster, empty before it is recorded.
+    all groups of workers. `etcd` is the id of the fleet's etcd cluster, empty before it is recorded.
     """
 
     fleet: str
@@ -77,7 +76,6 @@ class CapacityPlan:
     spare: Mapping[str, int] = field(default_factory=dict)
     max_cost: Mapping[str, float] = field(default_factory=dict)
     fleet_max_cost: float | None = None
-    buckets: Mapping[str, str] = field(default_factory=dict)
     etcd: str = ""
 
 
@@ -112,10 +110,9 @@ def read_capacity_document(text: str, where: str) -> CapacityPlan:
 def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan:
     """Return the pools of groups with these uses; by default those that the controller manages."""
     pools = sorted(
-        (pool for pool in plan.pools if (pool.use in uses if uses else is_managed(pool))),
+        (pool for pool in plan.pools if (pool.use in uses if uses else pool.use.is_worker)),
         key=lambda pool: (pool.group, pool.rung),
     )
-    regions = sorted({pool.region for pool in pools if pool.use.is_ssh and pool.group_spec.idle})
     return CapacityPlan(
         plan.name,
         plan.home.name,
@@ -123,19 +120,13 @@ def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan
         spare={pool.group: pool.group_spec.spare for pool in pools if pool.group_spec.spare},
         max_cost={pool.group: pool.group_spec.max_cost for pool in pools if pool.group_spec.max_cost is not None},
         fleet_max_cost=plan.max_cost,
-        buckets={region: plan.nodes_bucket(region).name for region in regions},
         etcd="" if plan.record.etcd == FORMING else plan.record.etcd,
     )
 
 
-def is_managed(pool: PoolPlan) -> bool:
-    """Return whether the controller starts or ends machines of a pool."""
-    return pool.use.is_worker or pool.group_spec.idle is not None
-
-
-def ends_itself(plan: FleetPlan, pool: PoolPlan) -> bool:
-    """Return whether machines of a pool end themselves when nobody uses them: without a cluster, no controller does."""
-    return pool.use.is_ssh and pool.group_spec.idle is not None and plan.control_plane is None
+def ends_itself(pool: PoolPlan) -> bool:
+    """Return whether machines of a pool end themselves when nobody uses them."""
+    return pool.use.is_ssh and pool.group_spec.idle is not None
 
 
 def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:

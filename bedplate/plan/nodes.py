@@ -172,7 +172,7 @@ class NodePlan:
     """The disks of /scratch, where the file names them; an EC2 instance uses its instance store."""
     expires: str | None = None
     idle: float | None = None
-    """The seconds without use after which it ends itself; None where the capacity controller does that, or nobody."""
+    """The seconds without use after which it ends itself; None if it never does."""
     laptops: LaptopGatewayPlan | None = None
     """The laptop gateway that runs on it."""
     remote_blocks: tuple[IPv4Network, ...] = ()
@@ -540,7 +540,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         frameworks=pool.group_spec.frameworks,
         owner=pool.owner,
         expires=pool.group_spec.expires,
-        idle=seconds_of(pool.group_spec.idle) if pool.group_spec.idle and ends_itself(plan, pool) else None,
+        idle=seconds_of(pool.group_spec.idle) if pool.group_spec.idle and ends_itself(pool) else None,
         cluster=pool_node_kinds(cluster, pool, catalog) if cluster and pool.use.is_worker else None,
     )
 

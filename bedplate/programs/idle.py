@@ -1,7 +1,7 @@
 """`python3 -m bedplate.machine.idle`: see whether this machine is in use, and report it to its bucket.
 
-A timer runs it every minute, with the standard library only. A value that cannot be read counts as use: the report of
-an unused machine ends it. A reboot or a missed quarter of an hour begins the idle time again.
+A timer runs it every minute, with the standard library only. A value that cannot be read counts as use, because an
+unused machine ends. A reboot or a missed quarter of an hour begins the idle time again.
 """
 
 import json

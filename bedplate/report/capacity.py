@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from bedplate.bundle import UseReport
 from bedplate.capacity.controller import subject_of
 from bedplate.capacity.ladder import Breaker, LadderDecision, RungStatus
 from bedplate.capacity.observation import (
@@ -22,7 +23,6 @@ from bedplate.capacity.observation import (
     verb_of,
 )
 from bedplate.capacity.packing import new_machine, shape_of, shortfalls
-from bedplate.capacity.shrink import idle_end, keep_reason
 from bedplate.capacity.simulator import Simulation
 from bedplate.errors import BedplateError
 from bedplate.foreign import one_line
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _MINUTE, _HOUR = 60.0, 3600.0
+_STALE = 900.0  # a machine writes a report of its use every five minutes
 # The characters of AWS's text that are shown.
 _TEXT = 160
 
@@ -92,16 +93,18 @@ def fix_sentence(code: str | None) -> str:
     return f" To change that: {fix}." if fix else ""
 
 
-def use_sentence(observation: Observation, machine: Machine, pool: Pool) -> str:
-    """Return a sentence about the use of a machine for people, and its end."""
-    now, reason = observation.time, keep_reason(machine, pool, observation)
-    end = idle_end(machine, pool)
-    if end is None or pool.idle is None:
-        return f"not ended: {reason}." if reason else "in use."
-    unused = f"idle for {age(now - end + pool.idle)}"
+def use_sentence(report: UseReport | None, idle: float, reason: str, now: float) -> str:
+    """Return a sentence about the use of a machine for people, and its end; `reason` is why its group keeps it."""
+    if report is None:
+        return "its use is unknown: no report."
+    if abs(now - report.time) >= _STALE:
+        return f"its use is unknown: its last report is of {clock(report.time)}."
+    if report.idle_since is None:
+        return "in use."
+    unused, left = f"idle for {age(now - report.idle_since)}", report.idle_since + idle - now
     if reason:
-        return f"{unused}; not ended: {reason}."
-    return f"{unused}; it ends in {age(end - now)}." if end > now else f"{unused}; it ends now."
+        return f"{unused}; it stays: {reason}."
+    return f"{unused}; it ends in {age(left)}." if left > 0 else f"{unused}; it ends now."
 
 
 def action_sentence(action: Action, desired: Mapping[str, int]) -> str:

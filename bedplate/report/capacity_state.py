@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bedplate.bundle import UseReport
 from bedplate.capacity.controller import Round, not_ready_sentence, pods_words, round_warnings, subject_of
 from bedplate.capacity.devices import missing_devices
 from bedplate.capacity.ladder import Breaker, common_fault
@@ -43,7 +44,8 @@ _RECENT = 3600.0
 class CapacityState:
     """An observation, what the planner decides on it, and its breakers. `has_cluster` is false if only AWS was read.
 
-    Machines of the pools in `workers` work as nodes, those for SSH once they are in service.
+    Machines of the pools in `workers` work as nodes, those for SSH once they are in service. `uses` has the last report
+    of use by machine, and `kept` why a pool keeps machines that nobody uses.
     """
 
     observation: Observation
@@ -53,6 +55,8 @@ class CapacityState:
     has_cluster: bool = True
     workers: frozenset[str] = frozenset()
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
+    uses: Mapping[str, UseReport] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -113,7 +117,7 @@ def status_document(state: CapacityState) -> Mapping[str, Any]:
     ]
     waiting = sum(pod.node is None for pod in state.observation.pods)
     paused, leader = dict(state.paused), state.leader or None
-    idle = {machine.id: machine.idle_since for machine in state.observation.machines if machine.idle_since is not None}
+    idle = {name: report.idle_since for name, report in state.uses.items() if report.idle_since is not None}
     pending = waiting if state.has_cluster else None
     return {"rungs": rungs, "pending": pending, "paused": paused, "leader": leader, "idle_since": idle}
 
@@ -134,19 +138,19 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
     yield f"{group} has {counted(len(machines), 'machine')}{booting}, for {usd:,.2f} USD per hour at list prices."
     if group in state.paused:
         fix = f"`bedplate capacity resume {group}` continues"
-        yield f"{state.paused[group]} has paused it: the controller starts and ends nothing here. {fix}."
+        yield f"{state.paused[group]} has paused it: no machine starts or ends by itself here. {fix}."
     yield from _ceiling_lines(state, group)
     for pool in pools:
         yield f"Rung {rung_name(pool)}: {_rung_words(state, pool)[1]}"
     yield from _out_lines(pools)
     yield from _node_lines(state, pools)
     yield from _people_lines(state, pools, is_brief=False)
-    is_for_people = all(pool.is_ssh for pool in pools)
-    if not (is_for_people or state.has_cluster):
+    if all(pool.is_ssh for pool in pools):
+        return
+    if not state.has_cluster:
         yield "Pods are not known without a kubeconfig, so what happens next is not known either."
         return
-    if not is_for_people:
-        yield from _waiting_lines(state, pools)
+    yield from _waiting_lines(state, pools)
     yield from _next_lines(state, pools)
 
 
@@ -331,10 +335,13 @@ def _keep_reason(state: CapacityState, pool: Pool) -> str:
 
 def _people_lines(state: CapacityState, pools: Sequence[Pool], *, is_brief: bool = True) -> Iterator[str]:
     """Yield sentences about machines for people that end after an idle time; in brief, only about unused ones."""
-    by_name = {pool.name: pool for pool in pools if pool.is_ssh and pool.idle}
+    limits = {pool.name: pool.idle for pool in pools if pool.is_ssh and pool.idle}
     for machine in state.observation.machines:
-        if machine.pool in by_name and (machine.idle_since is not None or not is_brief):
-            yield f"{machine.id} in {machine.zone}: {use_sentence(state.observation, machine, by_name[machine.pool])}"
+        report = state.uses.get(machine.id)
+        if machine.pool in limits and ((report and report.idle_since is not None) or not is_brief):
+            kept = state.kept.get(machine.pool, "")
+            sentence = use_sentence(report, limits[machine.pool], kept, state.observation.time)
+            yield f"{machine.id} in {machine.zone}: {sentence}"
 
 
 def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
@@ -370,6 +377,5 @@ def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
     if len(actions) > _SHOWN:
         rest = Counter(verb_of(action) for action in actions[_SHOWN:])
         yield f"Next, as well: {', '.join(f'{count} x {name}' for name, count in rest.items())}."
-    has_people = bool(pools) and all(pool.is_ssh for pool in pools)
-    if not (actions or has_people):
+    if not actions:
         yield "Next: no action until pods, machines or AWS change, or an idle time ends."

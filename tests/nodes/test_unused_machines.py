@@ -1,4 +1,4 @@
-"""A machine of the cloud with all its roles, in a fleet without a cluster: nobody uses it, and it ends itself."""
+"""A machine of the cloud with all its roles: nobody uses it, and it ends itself."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -76,7 +76,7 @@ def test_a_pause_is_seen_until_it_is_resumed(cloud: ScalingCloud, capsys: Printe
     [
         (["explain", "brust"], "no group or pod named brust"),
         (["explain", "ada/llm-0"], "pods are not known without a kubeconfig"),
-        (["pause", "workbench-cpu"], "the controller does not manage workbench-cpu"),
+        (["pause", "workbench-cpu"], "workbench-cpu cannot be paused"),
         (["pause", "trian"], "fix  write train"),
         (["run"], "the controller needs the cluster's API"),
         (["run", "--plan", "missing.json"], "cannot read the plan: No such file or directory"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.bundle import UNREADABLE, read_node_status, read_ring_state
+from bedplate.bundle import UNREADABLE, read_node_status, read_ring_state, read_use_report
 from bedplate.errors import PartialError
 from bedplate.foreign import LARGEST, WORD, parse_json
 from tests.testlab.fakes.hostile import CONTROLS, HOSTILE
@@ -19,6 +19,13 @@ ROOT = Path(__file__).parents[2]
 def test_a_hostile_status_is_unreadable(text: bytes) -> None:
     """Whatever a user writes in the name of a machine is one unreadable status, and no exception."""
     assert read_node_status(text) is UNREADABLE
+
+
+@pytest.mark.parametrize("text", [*HOSTILE.values(), b'{"time": 1, "idle_since": -1e300}'], ids=[*HOSTILE, "too early"])
+def test_a_hostile_report_of_use_is_no_report(text: bytes) -> None:
+    """The use of this machine is then unknown; a valid report is read."""
+    assert read_use_report(text) is None
+    assert read_use_report(b'{"version": 1, "time": 2, "idle_since": null, "use": "logged in: ada"}')
 
 
 def test_a_sentence_of_a_machine_is_one_line() -> None:

@@ -1,4 +1,4 @@
-"""A machine that nobody uses ends itself in a fleet without a cluster; its group is in moto."""
+"""A machine that nobody uses ends itself; its group is in moto."""
 
 import json
 from collections.abc import Iterator
@@ -186,7 +186,7 @@ def test_a_machine_that_aws_refuses_stays(machine: Fake, monkeypatch: pytest.Mon
 
 
 def test_a_machine_can_only_leave_a_group_with_an_idle_time() -> None:
-    """It has no right to end an instance; without `idle`, or with a controller, it has none to leave either."""
+    """It has no right to end an instance; without `idle` it has none to leave either."""
     plan = plan_of(EXAMPLES / "gpu-box.yaml")
     idle = replace(plan, pools=(with_group(plan.pools[0], idle="2h"),))
     actions = {action for statement in permissions(idle, "ssh") for action in statement.actions}
@@ -198,14 +198,19 @@ def test_a_machine_can_only_leave_a_group_with_an_idle_time() -> None:
         "Null": {"aws:ResourceTag/bedplate:paused": ("true",)},
     }
     permanent = replace(plan, pools=(with_group(plan.pools[0], idle=None),))
-    for other in (permanent, lab_plan()):
-        assert "LeaveOwnGroup" not in [statement.sid for statement in permissions(other, "ssh")]
+    assert "LeaveOwnGroup" not in [statement.sid for statement in permissions(permanent, "ssh")]
     node = pool_node(idle, idle.pools[0], "box-1.eu-north-1", load_catalog())
     assert node.idle == seconds_of("2h")
 
 
-def test_the_controller_ends_machines_of_a_fleet_with_a_cluster() -> None:
-    """Two rules would end two machines."""
+def test_machines_of_a_fleet_with_a_cluster_end_themselves() -> None:
+    """Only those of groups with an idle time have the right to leave."""
     plan = lab_plan()
-    pool = next(pool for pool in plan.pools if pool.use.is_ssh and pool.group_spec.idle)
-    assert pool_node(plan, pool, f"{pool.group}-1.{pool.region}", load_catalog()).idle is None
+    ssh = [pool for pool in plan.pools if pool.use.is_ssh]
+    nodes = [pool_node(plan, pool, f"{pool.group}-1.{pool.region}", load_catalog()) for pool in ssh]
+    assert {(pool.group, node.idle) for pool, node in zip(ssh, nodes, strict=True)} == {
+        ("workbench-gpu", seconds_of("2h")),
+        ("workbench-cpu", None),
+    }
+    (leave,) = (statement for statement in permissions(plan, "ssh") if statement.sid == "LeaveOwnGroup")
+    assert leave.conditions["StringEquals"]["aws:ResourceTag/bedplate:group"] == ("workbench-gpu",)

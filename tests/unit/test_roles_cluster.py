@@ -315,13 +315,12 @@ def test_a_member_starts_its_services_when_the_cluster_exists(name: str, state: 
 
 
 def test_members_run_the_controller_of_capacity() -> None:
-    """Members have the plan of all workers, and of groups with an idle time; workers do not run it."""
+    """Members have the plan of all workers, and of no group for SSH; workers do not run it."""
     member = lab_node(MEMBERS[0])
     (role,) = (role for role in roles_of(member) if isinstance(role, Capacity))
     played = Recorder(UBUNTU).play(role)
 
     plan = read_capacity_document(played.written(PLAN), PLAN)
     assert plan == member.capacity
-    assert {pool.group for pool in plan.pools} == {"train", "burst", "sim", "workbench-gpu"}
-    assert {pool.region for pool in plan.pools if pool.is_ssh} == plan.buckets.keys() == {"us-west-2", "us-east-1"}
+    assert {pool.group for pool in plan.pools} == {"train", "burst", "sim"}
     assert "capacity" not in names_of(worker())

@@ -208,21 +208,14 @@ def test_the_control_plane_changes_only_the_subnets_of_groups(plan: FleetPlan) -
     }
 
 
-def test_the_control_plane_ends_machines_of_groups_with_an_idle_time(plan: FleetPlan) -> None:
-    """Only members may, only in these groups of the fleet, and without such a group not at all."""
-    action = "autoscaling:DeleteScheduledAction"
-    assert [kind for kind in KINDS if _with_action(permissions(plan, kind), action)] == MEMBERS
-    (statement,) = _with_action(permissions(plan, MEMBER), action)
-    assert statement.actions == (action, "autoscaling:TerminateInstanceInAutoScalingGroup")
-    assert statement.conditions == {
-        "StringEquals": {
-            "aws:ResourceTag/bedplate:fleet": ("lab",),
-            "aws:ResourceTag/bedplate:group": ("workbench-gpu",),
-        }
-    }
-
-    permanent = replace(plan, pools=tuple(pool for pool in plan.pools if pool.group_spec.idle is None))
-    assert not _with_action(permissions(permanent, MEMBER), action)
+def test_no_machine_ends_machines_of_people(plan: FleetPlan) -> None:
+    """Members end workers only, and decide by no report of a person: they read no version of an object."""
+    ends = "autoscaling:TerminateInstanceInAutoScalingGroup"
+    assert [kind for kind in KINDS if _with_action(permissions(plan, kind), ends)] == MEMBERS
+    (statement,) = _with_action(permissions(plan, MEMBER), ends)
+    assert statement.conditions["Null"] == {"aws:ResourceTag/k8s.io/cluster-autoscaler/enabled": ("false",)}
+    for action in ("autoscaling:DeleteScheduledAction", "s3:ListBucketVersions", "s3:GetObjectVersion"):
+        assert not any(_with_action(permissions(plan, kind), action) for kind in KINDS)
 
 
 def test_the_control_plane_has_no_permissions_of_a_cloud_controller(plan: FleetPlan) -> None:

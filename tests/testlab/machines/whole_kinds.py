@@ -40,7 +40,7 @@ class Kind:
     is_member: bool = False
     """Whether it is a member of the control plane."""
     idle: float | None = None
-    """The seconds without use after which it ends itself, as in a fleet without a cluster."""
+    """The seconds without use after which it ends itself."""
 
     @property
     def label(self) -> str:
