@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.account.client import AwsClient, ask_regions, require_all
-from bedplate.account.machines import describe_groups
+from bedplate.account.machines import describe_groups, time_of_tag
 from bedplate.capacity.ladder import LadderDecision, next_actions
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, SetDesired, failure_code
-from bedplate.capacity.shrink import NO_END, REQUESTED_BY, UNTIL, End, after_stop, next_end
+from bedplate.capacity.shrink import NO_END, PAUSED, REQUESTED_BY, UNTIL, End, after_stop, next_end
 from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import parse_json
 from bedplate.plan.pools import PoolPlan
@@ -166,6 +166,24 @@ def suspended_processes(group: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the suspended processes of an Auto Scaling group, except AZRebalance, which the stacks suspend."""
     names = {process["ProcessName"] for process in group.get("SuspendedProcesses", ())}
     return tuple(sorted(names - {"AZRebalance"}))
+
+
+def keep_reason(group: Mapping[str, Any], now: float) -> str:
+    """Return why a group of AWS keeps machines that nobody uses; empty if nothing does."""
+    tags = {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
+    if PAUSED in tags:
+        return f"{tags[PAUSED]} has paused its group"
+    if "Terminate" in suspended_processes(group):
+        return "somebody has suspended the process Terminate of its group"
+    end = tags.get(UNTIL, NO_END)
+    until = time_of_tag(end)
+    if end != NO_END and (until is None or now < until.timestamp()):
+        return f"somebody has started it with `--for`, until {end}"
+    # AWS may lack machines that the group wants: those that run must be the minimum.
+    running = sum(member["LifecycleState"] == "InService" for member in group["Instances"])
+    if min(group["DesiredCapacity"], running) <= group["MinSize"]:
+        return f"its group is at its minimum of {group['MinSize']}"
+    return ""
 
 
 def _machines(pool: PoolPlan, group: Mapping[str, Any]) -> Iterator[Machine]:

@@ -10,9 +10,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from bedplate.account.capacity import LEAVING, read_launches, suspended_processes, tag_value
+from bedplate.account.capacity import LEAVING, keep_reason, read_launches, suspended_processes, tag_value
 from bedplate.account.client import AwsClient, RegionResults, ask_regions, filters, require_all
-from bedplate.account.machines import GROUPS_PER_CALL, describe_groups, describe_instances, keep_reason
+from bedplate.account.machines import GROUPS_PER_CALL, describe_groups, describe_instances
 from bedplate.capacity.observation import (
     Activity,
     Machine,

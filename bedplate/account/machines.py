@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, filters
 from bedplate.bundle import NodeStatus, UseReport
-from bedplate.capacity.shrink import NO_END, PAUSED, REQUESTED_BY, UNTIL
+from bedplate.capacity.shrink import REQUESTED_BY, UNTIL
 from bedplate.errors import PartialError
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.cluster import pool_node_name
@@ -226,20 +226,6 @@ def time_of_tag(text: str) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         return None
-
-
-def keep_reason(group: Mapping[str, Any], now: float) -> str:
-    """Return why a group of AWS keeps machines that nobody uses; empty if nothing does."""
-    tags = {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
-    if PAUSED in tags:
-        return f"{tags[PAUSED]} has paused its group"
-    end = tags.get(UNTIL, NO_END)
-    until = time_of_tag(end)
-    if end != NO_END and (until is None or now < until.timestamp()):
-        return f"somebody has started it with `--for`, until {end}"
-    if group["DesiredCapacity"] <= group["MinSize"]:
-        return f"its group is at its minimum of {group['MinSize']}"
-    return ""
 
 
 def describe_groups(client: AwsClient, region: str, names: list[str]) -> Iterator[dict[str, Any]]:

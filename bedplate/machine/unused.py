@@ -1,15 +1,16 @@
 """The end of a machine that nobody uses.
 
-The machine leaves its Auto Scaling group, which
-lowers the group's desired capacity, and shuts down, which terminates it. AWS limits the right to end a machine through
-its group to groups, not to one machine. So this one may only detach, which ends none, and only root shuts down.
+The machine leaves its Auto Scaling group, which lowers the group's desired capacity, and shuts down, which terminates it.
+AWS limits the right to end a machine through its group to groups, not to one machine. So this one may only detach, which
+ends none, and only root shuts down.
 """
 
 import sys
 from contextlib import suppress
 
+from bedplate.account.capacity import keep_reason
 from bedplate.account.client import open_client
-from bedplate.account.machines import keep_reason
+from bedplate.account.machines import describe_groups
 from bedplate.errors import BedplateError
 from bedplate.foreign import LARGE, parse_json
 from bedplate.programs.idle import PROGRAM, Machine
@@ -29,8 +30,8 @@ def leave_and_shut_down(machine: Machine, region: str, now: float) -> str:
         if member["LifecycleState"] != "InService":
             return f"it is {member['LifecycleState']} in its group"
         name = member["AutoScalingGroupName"]
-        groups = client.call("autoscaling", region, "describe_auto_scaling_groups", AutoScalingGroupNames=[name])
-        if reason := keep_reason(groups["AutoScalingGroups"][0], now):
+        (group,) = describe_groups(client, region, [name])
+        if reason := keep_reason(group, now):
             return reason
         # AWS refuses it below the minimum, also if another machine leaves at this moment.
         left = {"AutoScalingGroupName": name, "ShouldDecrementDesiredCapacity": True}

@@ -339,7 +339,7 @@ def _people_lines(state: CapacityState, pools: Sequence[Pool], *, is_brief: bool
     for machine in state.observation.machines:
         report = state.uses.get(machine.id)
         if machine.pool in limits and ((report and report.idle_since is not None) or not is_brief):
-            kept = state.kept.get(machine.pool, "")
+            kept = state.kept.get(machine.pool, "") if machine.ready else "it is not in service"
             sentence = use_sentence(report, limits[machine.pool], kept, state.observation.time)
             yield f"{machine.id} in {machine.zone}: {sentence}"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from bedplate.catalog import load_catalog
@@ -127,6 +128,29 @@ def test_a_machine_stays_while_its_group_needs_it(
     assert reason in capsys.readouterr().err
 
 
+def test_a_machine_stays_while_the_group_lacks_others(machine: Fake, cloud: ScalingCloud, capsys: Printed) -> None:
+    """AWS has no capacity for the third machine that the group wants: the two that run are its minimum."""
+    _scaling().update_auto_scaling_group(AutoScalingGroupName=GROUP, MinSize=2)
+    cloud.empty[GROUP] = "InsufficientInstanceCapacity"
+    cloud.set_desired(_scaling(), GROUP, 3)
+    end_unused(machine, NOW)
+
+    assert not machine.ends
+    assert "its group is at its minimum of 2" in capsys.readouterr().err
+
+
+def test_a_machine_stays_in_a_group_that_ends_none(machine: Fake, capsys: Printed) -> None:
+    """Somebody has suspended the group's process Terminate, for example to look at a machine; Launch is no reason."""
+    _scaling().suspend_processes(AutoScalingGroupName=GROUP, ScalingProcesses=["Launch", "Terminate"])
+    end_unused(machine, NOW)
+    assert (machine.ends, len(_instances())) == (False, 2)
+    assert "somebody has suspended the process Terminate of its group" in capsys.readouterr().err
+
+    _scaling().resume_processes(AutoScalingGroupName=GROUP, ScalingProcesses=["Terminate"])
+    end_unused(machine, NOW)
+    assert machine.ends
+
+
 @pytest.mark.parametrize("until", ["2026-11-23T04:00Z", "-"], ids=["over", "without --for"])
 def test_a_machine_ends_after_the_time_of_a_start(machine: Fake, until: str) -> None:
     """The tag of an earlier start stays at its group, also of one without an end."""
@@ -183,6 +207,20 @@ def test_a_machine_that_aws_refuses_stays(machine: Fake, monkeypatch: pytest.Mon
     end_unused(machine, NOW)
     assert not machine.ends
     assert "it stays: autoscaling: AccessDenied" in capsys.readouterr().err
+
+
+def test_a_machine_that_cannot_reach_aws_stays(
+    machine: Fake, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    """Its group is unknown, and would replace it; the next look tries again."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise EndpointConnectionError(endpoint_url="https://autoscaling.eu-north-1.amazonaws.com")
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", fail)
+    end_unused(machine, NOW)
+    assert not machine.ends
+    assert "it stays: cannot connect to autoscaling" in capsys.readouterr().err
 
 
 def test_a_machine_can_only_leave_a_group_with_an_idle_time() -> None:
