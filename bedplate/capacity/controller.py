@@ -144,14 +144,13 @@ class Controller(Generic[MemoryT]):
     cloud: Cloud
     decide: Decide[MemoryT]
     memory: MemoryT
-    workloads: Workloads | None = None
+    workloads: Workloads
     leader: Leader | None = None
     is_dry: bool = False
 
     def observe(self, time: float) -> Observation:
         """Return the observation of AWS and the cluster, or raise."""
-        observation = self.cloud.observe(time)
-        return self.workloads.observe(observation) if self.workloads else observation
+        return self.workloads.observe(self.cloud.observe(time))
 
     def round(self, time: float) -> Round | None:
         """Observe, decide and act; None if another controller is the leader. Raises if it cannot observe."""
@@ -162,9 +161,8 @@ class Controller(Generic[MemoryT]):
         if self.is_dry:
             return Round(observation, decision)
         outcomes = tuple(self._act(decision, observation))
-        if self.workloads:
-            for unplaced in decision.unplaced:
-                self.workloads.report_unplaced(unplaced.pod, unplaced.reason)
+        for unplaced in decision.unplaced:
+            self.workloads.report_unplaced(unplaced.pod, unplaced.reason)
         return Round(observation, decision, outcomes)
 
     def _act(self, decision: Decision, observation: Observation) -> Iterator[Outcome]:
@@ -182,8 +180,7 @@ class Controller(Generic[MemoryT]):
             failure = self._apply(action, observation, node_of)
             if failure:
                 failed.add(subject)
-            if self.workloads:
-                self.workloads.report(action, failure=failure)
+            self.workloads.report(action, failure=failure)
             yield Outcome(action, failure)
 
     def _apply(self, action: Action, observation: Observation, node_of: Mapping[str, str | None]) -> str:
@@ -194,14 +191,11 @@ class Controller(Generic[MemoryT]):
                 case SetZones():
                     self.cloud.set_zones(action, observation)
                 case Terminate():
-                    node = node_of.get(action.machine)
-                    if node and self.workloads:
+                    if node := node_of.get(action.machine):
                         self.workloads.check_empty(node)
                     self.cloud.terminate(action, observation)
-                case _ if self.workloads:
-                    self.workloads.apply(action)
                 case _:
-                    return "there is no cluster"
+                    self.workloads.apply(action)
         except BedplateError as error:
             return error.what
         return ""

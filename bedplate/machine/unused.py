@@ -1,8 +1,8 @@
 """The end of a machine that nobody uses.
 
-The machine leaves its Auto Scaling group, which lowers the group's desired capacity, and shuts down, which terminates it.
-AWS limits the right to end a machine through its group to groups, not to one machine. So this one may only detach, which
-ends none, and only root shuts down.
+The machine leaves its Auto Scaling group, which lowers the group's desired capacity. Then it shuts down, and AWS
+terminates it. AWS limits the right to end a machine through its group to groups, not to one machine. So this one may
+only detach, which ends none, and only root shuts down.
 """
 
 import sys

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bedplate.account.client import AwsClient, open_client
+from bedplate.account.client import AwsClient, RegionResults, failure_lines, open_client
 from bedplate.account.groups import FleetGroups
 from bedplate.account.machines import read_use_reports
 from bedplate.bundle import UseReport
@@ -108,12 +108,14 @@ def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> 
     """Return what AWS has, and the cluster if there is a kubeconfig, with the decisions of now; nothing is done."""
     groups = FleetGroups(account, capacity_plan(plan, plan.catalog, *Use))
     observation = groups.observe(time.time())
+    reports = _use_reports(plan, account, observation)
     state = report.CapacityState(
         observation,
         Decision(()),
         groups.paused,
         has_cluster=False,
-        uses=_uses(plan, account, observation),
+        uses={name: use for region in reports.successes.values() for name, use in region.items()},
+        unread=failure_lines(reports.failures),
         kept=groups.keep_reasons(observation.time),
     )
     if kubeconfig is None:
@@ -123,21 +125,21 @@ def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> 
     texts = StateStore(client).read()
     live.restore(texts.get(IDLE, ""))
     observation = live.observe_once(observation)
-    workers = frozenset(pool.name for pool in plan.pools if pool.use.is_worker)
     # A pod that the controller has reported is explained again.
     decision, memory = decide(observation, replace(last_memory(texts), reported=frozenset()))
     leader = read_holder(client)
     live.stop()
     seen = replace(state, observation=observation, decision=decision, has_cluster=True)
-    return replace(seen, leader=leader, workers=workers, breakers=memory.breakers)
+    return replace(seen, leader=leader, breakers=memory.breakers)
 
 
-def _uses(plan: FleetPlan, account: AwsClient, observation: Observation) -> Mapping[str, UseReport]:
-    """Return the last report of use of each machine that ends itself; those of a silent region are unknown."""
+def _use_reports(
+    plan: FleetPlan, account: AwsClient, observation: Observation
+) -> RegionResults[Mapping[str, UseReport]]:
+    """Return the last report of use of each machine that ends itself."""
     regions = {pool.name: pool.region for pool in plan.pools if ends_itself(pool)}
     machines = defaultdict[str, list[str]](list)
     for machine in observation.machines:
         if machine.pool in regions:
             machines[regions[machine.pool]].append(machine.id)
-    reports = read_use_reports(account, plan, machines).successes
-    return {name: report for region in reports.values() for name, report in region.items()}
+    return read_use_reports(account, plan, machines)

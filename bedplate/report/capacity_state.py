@@ -44,8 +44,8 @@ _RECENT = 3600.0
 class CapacityState:
     """An observation, what the planner decides on it, and its breakers. `has_cluster` is false if only AWS was read.
 
-    Machines of the pools in `workers` work as nodes, those for SSH once they are in service. `uses` has the last report
-    of use by machine, and `kept` why a pool keeps machines that nobody uses.
+    `uses` has the last report of use by machine, `unread` the errors of regions whose reports cannot be read.
+    `kept` says why a pool keeps machines that nobody uses.
     """
 
     observation: Observation
@@ -53,9 +53,9 @@ class CapacityState:
     paused: Mapping[str, str] = field(default_factory=dict)
     leader: str = ""
     has_cluster: bool = True
-    workers: frozenset[str] = frozenset()
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
     uses: Mapping[str, UseReport] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -66,7 +66,7 @@ class CapacityState:
     @property
     def worker_pools(self) -> tuple[Pool, ...]:
         """The pools of Kubernetes workers."""
-        return tuple(pool for pool in self.observation.pools if pool.name in self.workers)
+        return tuple(pool for pool in self.observation.pools if not pool.is_ssh)
 
     def pools(self, group: str) -> tuple[Pool, ...]:
         """The pools of a group, in ladder order."""
@@ -107,7 +107,7 @@ def status_document(state: CapacityState) -> Mapping[str, Any]:
             "region": pool.region,
             "market": pool.market,
             "machines": len(state.machines(pool)),
-            "joined": sum(_has_joined(state, machine) for machine in state.machines(pool)),
+            "joined": sum(_has_joined(state, pool, machine) for machine in state.machines(pool)),
             "desired": pool.desired,
             "maximum": pool.max,
             "usd_per_hour": round(len(state.machines(pool)) * pool.price, 2),
@@ -131,9 +131,9 @@ def rung_name(pool: Pool) -> str:
 def explain_group(state: CapacityState, group: str) -> Iterator[str]:
     """Yield sentences about a group: its machines, each rung, the pods that wait for it, and what happens next."""
     pools = state.pools(group)
-    machines = [machine for pool in pools for machine in state.machines(pool)]
-    joined = sum(_has_joined(state, machine) for machine in machines)
-    usd = sum(len(state.machines(pool)) * pool.price for pool in pools)
+    machines = [(pool, machine) for pool in pools for machine in state.machines(pool)]
+    joined = sum(_has_joined(state, *machine) for machine in machines)
+    usd = sum(pool.price for pool, _ in machines)
     booting = f", {len(machines) - joined} of them booting" if joined < len(machines) else ""
     yield f"{group} has {counted(len(machines), 'machine')}{booting}, for {usd:,.2f} USD per hour at list prices."
     if group in state.paused:
@@ -165,7 +165,7 @@ def _out_lines(pools: Iterable[Pool]) -> Iterator[str]:
 def _ceiling_lines(state: CapacityState, group: str) -> Iterator[str]:
     """Yield which ceilings leave no room for one more machine of a group."""
     settings = state.observation.settings
-    price = min((pool.price for pool in state.pools(group) if pool in state.worker_pools), default=None)
+    price = min((pool.price for pool in state.pools(group) if not pool.is_ssh), default=None)
     ceilings = (
         (f"`groups.{group}.max_cost`", settings.max_cost.get(group), state.pools(group)),
         ("`max_cost` of the fleet", settings.fleet_max_cost, state.worker_pools),
@@ -211,14 +211,14 @@ def _place_lines(state: CapacityState, pods: Mapping[str, str]) -> Iterator[str]
         yield f"{subject} {verb} {'a place' if is_coming else 'no place yet'}: {reason}."
 
 
-def _has_joined(state: CapacityState, machine: Machine) -> bool:
-    """Return whether a machine works: as a node if the cluster is known, else by its lifecycle hook."""
-    return machine.node is not None or (machine.ready and not (state.has_cluster and machine.pool in state.workers))
+def _has_joined(state: CapacityState, pool: Pool, machine: Machine) -> bool:
+    """Return whether a machine works: a worker as a node if the cluster is known, others by their lifecycle hook."""
+    return machine.node is not None or (machine.ready and (pool.is_ssh or not state.has_cluster))
 
 
 def _last_failure(state: CapacityState, pool: Pool) -> Activity | None:
     """Return the newest launch of a pool if it has failed within the last hour; None if a breaker says more."""
-    if state.has_cluster and pool.name in state.workers:
+    if state.has_cluster and not pool.is_ssh:
         return None
     newest = max(state.observation.launches_of(pool.name), key=lambda launch: launch.time, default=None)
     is_recent = newest is not None and state.observation.time - newest.time < _RECENT
@@ -254,12 +254,12 @@ def _rung_words(state: CapacityState, pool: Pool) -> tuple[str, str]:
     if missing > 0:
         return "launching", f"{count}; AWS is launching {missing} more."
     is_full = pool.desired >= pool.max
-    return "full" if is_full else "open", f"{count}{_room(state, machines, is_full=is_full)}"
+    return "full" if is_full else "open", f"{count}{_room(state, pool, is_full=is_full)}"
 
 
-def _room(state: CapacityState, machines: Sequence[Machine], *, is_full: bool) -> str:
+def _room(state: CapacityState, pool: Pool, *, is_full: bool) -> str:
     """Return the end of the sentence about a rung that launches nothing at present."""
-    booting = [machine.launched for machine in machines if not _has_joined(state, machine)]
+    booting = [machine.launched for machine in state.machines(pool) if not _has_joined(state, pool, machine)]
     if booting:
         return f"; {len(booting)} of them booting, the first since {clock(min(booting))}."
     return ": it is full." if is_full else "; more can start."
@@ -342,11 +342,13 @@ def _people_lines(state: CapacityState, pools: Sequence[Pool], *, is_brief: bool
             kept = state.kept.get(machine.pool, "") if machine.ready else "it is not in service"
             sentence = use_sentence(report, limits[machine.pool], kept, state.observation.time)
             yield f"{machine.id} in {machine.zone}: {sentence}"
+    if limits:
+        yield from (f"warning: unknown use of machines: {line}" for line in state.unread)
 
 
 def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
     waiting = [pod for pod in state.observation.pods if pod.node is None]
-    workers = [pool for pool in pools if pool in state.worker_pools]
+    workers = [pool for pool in pools if not pool.is_ssh]
     suited = [pod for pod in waiting if any(not mismatch(pod, pool) for pool in workers)]
     if not suited:
         yield "No pod waits for this group."

@@ -14,6 +14,7 @@ from bedplate.capacity.observation import Machine, Observation, Pool
 from bedplate.capacity.planner import Memory, decide
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
+from bedplate.errors import PartialError
 from bedplate.plan.capacity import capacity_document, capacity_plan, read_capacity_document
 from bedplate.spec.sites import Use
 from tests.testlab.fakes.scaling import ScalingCloud
@@ -107,6 +108,27 @@ def test_without_a_bucket_the_use_is_unknown(cloud: ScalingCloud, capsys: Printe
     assert run(["capacity", "explain", "box"]) == 0
     assert capsys.readouterr().out.count("its use is unknown: no report.") == len(_instances())
     assert not [name for name in cloud.requests if "terminate" in str(name)]
+
+
+@pytest.mark.usefixtures("cloud")
+def test_reports_that_cannot_be_read_are_a_warning(monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
+    """`status` names machines that it knows to be unused only, so it must say that it knows of none."""
+
+    def refuse(*_: object) -> None:
+        raise PartialError("s3: access denied")
+
+    monkeypatch.setattr("bedplate.account.bundle.RegionStore.use_reports", refuse)
+    for command in (["status"], ["explain", "box"]):
+        assert run(["capacity", *command]) == 0
+        assert "warning: unknown use of machines: eu-north-1: s3: access denied" in capsys.readouterr().out
+
+
+def test_a_machine_out_of_service_stays(cloud: ScalingCloud, report: Callable[..., None], capsys: Printed) -> None:
+    """It does not leave its group itself, for example in standby."""
+    cloud.booting.add(GROUP)
+    report(_instances()[0], 3)
+    assert run(["capacity", "status"]) == 0
+    assert "idle for 3 h; it stays: it is not in service." in capsys.readouterr().out
 
 
 def test_a_report_of_another_name_does_not_count(

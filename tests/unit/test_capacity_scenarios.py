@@ -54,8 +54,7 @@ def _on_page(name: str, page: str) -> tuple[Simulation, str]:
     def plan(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         decision, after = decide(observation, memory)
         if observation.time == moment:
-            workers = frozenset(pool.name for pool in observation.pools)
-            state = CapacityState(observation, decision, workers=workers, breakers=after.breakers)
+            state = CapacityState(observation, decision, breakers=after.breakers)
             texts.append("\n".join(explain_group(state, observation.pools[0].group)))
         return decision, after
 

@@ -64,7 +64,7 @@ def state(seen: Observation | None = None, memory: Memory | None = None, **chang
     """Return an observation with the planner's decision on it."""
     seen = seen or observation()
     decision, left = decide(seen, memory or Memory())
-    fields = {"leader": "control-1", "workers": frozenset({"west", "east"}), "breakers": left.breakers, **changes}
+    fields = {"leader": "control-1", "breakers": left.breakers, **changes}
     return CapacityState(seen, **{"decision": decision, **fields})
 
 
@@ -343,7 +343,7 @@ def test_defect_failed_rounds_do_not_lengthen_the_pause(monkeypatch: pytest.Monk
     nothing: Any = SimpleNamespace(restore=lambda _: None, read=dict)
     entries: list[Mapping[str, object]] = []
     outputs = Outputs(entries.append, pytest.fail)
-    loop = Loop(Controller(world, decide, Memory()), outputs, nothing, nothing)
+    loop = Loop(Controller(world, decide, Memory(), world), outputs, nothing, nothing)
     pauses: list[float] = []
     stop: Any = SimpleNamespace(is_set=lambda: loop.counts.errors >= 8, wait=pauses.append)
     monkeypatch.setattr(loop, "_stopped", stop)

@@ -209,9 +209,7 @@ def test_a_machine_that_aws_refuses_stays(machine: Fake, monkeypatch: pytest.Mon
     assert "it stays: autoscaling: AccessDenied" in capsys.readouterr().err
 
 
-def test_a_machine_that_cannot_reach_aws_stays(
-    machine: Fake, monkeypatch: pytest.MonkeyPatch, capsys: Printed
-) -> None:
+def test_a_machine_that_cannot_reach_aws_stays(machine: Fake, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
     """Its group is unknown, and would replace it; the next look tries again."""
 
     def fail(*_: object, **__: object) -> None:
