@@ -102,7 +102,6 @@ class Scenario:
     silences: tuple[Silence, ...] = ()
     cordons: tuple[HumanCordon, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)

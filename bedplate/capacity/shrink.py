@@ -416,11 +416,8 @@ def _better_rung(fleet: Fleet, rung: RungState) -> RungState | None:
         if better.pool.group != rung.pool.group:
             continue
         is_cheaper = better.pool.price <= _CHEAPER * rung.pool.price or better.pool.market.is_reserved
-        if is_cheaper and _launches_nothing(better) and fleet.growth.ladder.has_room(better):
+        machines = better.facts.machines if better.facts else ()
+        is_launching = better.expected != better.machines or not all(machine.node for machine in machines)
+        if is_cheaper and not is_launching and fleet.growth.ladder.has_room(better):
             return better
     return None
-
-
-def _launches_nothing(rung: RungState) -> bool:
-    machines = rung.facts.machines if rung.facts else ()
-    return rung.expected == rung.machines and all(machine.node for machine in machines)

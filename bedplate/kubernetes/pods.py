@@ -9,7 +9,6 @@ from statistics import median_low
 from typing import Any
 
 from lightkube.models.core_v1 import (
-    Affinity,
     Container,
     NodeSelectorRequirement,
     NodeSelectorTerm,
@@ -298,8 +297,10 @@ class Placement:
 
 def placement_of(pod: Pod) -> Placement:
     """Return the node selector of a pod joined with its required affinity; a single value becomes a label."""
+    affinity = pod.spec.affinity.nodeAffinity if pod.spec and pod.spec.affinity else None
+    required = affinity.requiredDuringSchedulingIgnoredDuringExecution if affinity else None
     labels = dict((pod.spec.nodeSelector if pod.spec else None) or {})
-    return _placement(labels, _required_terms(pod.spec.affinity if pod.spec else None))
+    return _placement(labels, tuple(required.nodeSelectorTerms) if required else ())
 
 
 Claims = Mapping[str, PersistentVolumeClaim]
@@ -367,12 +368,6 @@ def _placement(labels: dict[str, str], terms: tuple[NodeSelectorTerm, ...]) -> P
         if rules and not terms[0].matchFields and len(single) == len(rules) and not single.keys() & labels.keys():
             return Placement(labels | single)
     return Placement(labels, terms)
-
-
-def _required_terms(affinity: Affinity | None) -> tuple[NodeSelectorTerm, ...]:
-    node = affinity.nodeAffinity if affinity else None
-    required = node.requiredDuringSchedulingIgnoredDuringExecution if node else None
-    return tuple(required.nodeSelectorTerms) if required else ()
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
