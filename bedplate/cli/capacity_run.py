@@ -8,7 +8,7 @@ import typer
 
 from bedplate.cli.options import Json, OnFleet, WithFleet, printed
 from bedplate.operate import Result, capacity
-from bedplate.operate.capacity_loop import Outputs, check_cluster, run_controller
+from bedplate.operate.capacity_loop import Outputs, run_controller
 
 Kubeconfig = Annotated[
     Path | None,
@@ -56,12 +56,6 @@ def run(  # noqa: PLR0913  each is an option of the command line
         Path | None, typer.Option("--record", metavar="FILE", help="Append each observation as a JSON line.")
     ] = None,
     kubeconfig: Kubeconfig = None,
-    plan_file: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="The plan on a member, instead of FLEET.")
-    ] = None,
-    etcd_cluster: Annotated[
-        Path | None, typer.Option("--etcd-cluster", metavar="FILE", help="The id of the etcd cluster of this member.")
-    ] = None,
     metrics: Annotated[
         Path | None, typer.Option("--metrics", metavar="FILE", help="File of metrics for the node exporter.")
     ] = None,
@@ -70,9 +64,7 @@ def run(  # noqa: PLR0913  each is an option of the command line
 
     Prints one JSON line for each action, with its reason. Of several controllers one acts.
     """
-    plan, account = capacity.controller_inputs(operator, plan_file)
-    if etcd_cluster:
-        check_cluster(plan, etcd_cluster)
+    plan, account = capacity.controller_inputs(operator)
     outputs = Outputs(
         lambda entry: operator.show([json.dumps(entry)]), lambda note: operator.notify([note]), record, metrics
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bedplate.account.client import AwsClient, RegionResults, failure_lines, open_client
+from bedplate.account.client import AwsClient, RegionResults, failure_lines
 from bedplate.account.groups import FleetGroups
 from bedplate.account.machines import read_use_reports
 from bedplate.bundle import UseReport
@@ -18,20 +18,10 @@ from bedplate.kubernetes.client import open_cluster
 from bedplate.kubernetes.lease import IDLE, StateStore, read_holder
 from bedplate.kubernetes.live import LiveCluster
 from bedplate.operate import Operator, Result, open_account, plan_of
-from bedplate.operate.capacity_loop import last_memory, read_plan
+from bedplate.operate.capacity_loop import last_memory
 from bedplate.plan import FleetPlan
-from bedplate.plan.capacity import CapacityPlan, capacity_plan, ends_itself
+from bedplate.plan.capacity import CapacityPlan, capacity_plan, ends_itself, worker_capacity
 from bedplate.report import capacity_state as report
-from bedplate.spec.sites import Use
-
-
-def plan_capacity(plan: FleetPlan) -> CapacityPlan:
-    """Return the plan of the groups that the controller manages. Raises InputError for a fleet without one."""
-    capacity = capacity_plan(plan, plan.catalog)
-    if not capacity.pools:
-        fix = "add one; machines for SSH end themselves after the `idle` of their group"
-        raise InputError("no group of the fleet file has `use: kubernetes`", fix=fix)
-    return capacity
 
 
 def status(operator: Operator, kubeconfig: Path | None) -> Result:
@@ -83,9 +73,8 @@ def resume(operator: Operator, group: str | None) -> Iterator[str]:
 def _groups_to_pause(operator: Operator, group: str | None) -> FleetGroups:
     """Return the groups whose machines the controller, or the machines themselves, start or end."""
     plan = plan_of(operator)
-    capacity = capacity_plan(plan, plan.catalog, *Use)
-    capacity = replace(capacity, pools=tuple(pool for pool in capacity.pools if pool.idle or not pool.is_ssh))
-    names = tuple(dict.fromkeys(pool.group for pool in capacity.pools))
+    pools = [pool for pool in plan.pools if pool.use.is_worker or ends_itself(pool)]
+    names = tuple(dict.fromkeys(pool.group for pool in pools))
     if not names:
         raise InputError("no group of the fleet file has `use: kubernetes` or `idle`", fix="add `idle` to a group")
     if group is not None and group not in names:
@@ -93,20 +82,22 @@ def _groups_to_pause(operator: Operator, group: str | None) -> FleetGroups:
             what = f"{group} cannot be paused: it has neither `use: kubernetes` nor `idle`"
             raise InputError(what, fix=f"add `idle` to {group}, or write one of {', '.join(names)}")
         raise InputError(f"no group named {group}", fix=nearest_fix(group, names))
-    return FleetGroups(open_account(plan), capacity)
+    return FleetGroups(open_account(plan), capacity_plan(plan, plan.catalog, pools))
 
 
-def controller_inputs(operator: Operator, plan_file: Path | None) -> tuple[CapacityPlan, AwsClient]:
-    """Return the plan of the controller and its account: those of a file on a member, or of the fleet file."""
-    if plan_file:
-        return read_plan(plan_file), open_client()
+def controller_inputs(operator: Operator) -> tuple[CapacityPlan, AwsClient]:
+    """Return the plan of the controller and its account. Raises InputError for a fleet without workers."""
     plan = plan_of(operator)
-    return plan_capacity(plan), open_account(plan)
+    capacity = worker_capacity(plan)
+    if capacity is None:
+        fix = "add one; machines for SSH end themselves after the `idle` of their group"
+        raise InputError("no group of the fleet file has `use: kubernetes`", fix=fix)
+    return capacity, open_account(plan)
 
 
 def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> report.CapacityState:
     """Return what AWS has, and the cluster if there is a kubeconfig, with the decisions of now; nothing is done."""
-    groups = FleetGroups(account, capacity_plan(plan, plan.catalog, *Use))
+    groups = FleetGroups(account, capacity_plan(plan, plan.catalog, plan.pools))
     observation = groups.observe(time.time())
     reports = _use_reports(plan, account, observation)
     state = report.CapacityState(

@@ -6,7 +6,7 @@ Members of the control plane have it in their node document, so that the control
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,7 +20,6 @@ from bedplate.plan.pools import PoolPlan
 from bedplate.plan.record import FORMING
 from bedplate.plan.registration import EFA, devices, pool_registration
 from bedplate.spec.groups import Market
-from bedplate.spec.sites import Use
 from bedplate.spec.text import seconds_of
 
 # What kubelet and the system keep from pods, until a node of the pool has reported what it has: cores of a machine, the
@@ -69,7 +68,6 @@ class CapacityPlan:
     """
 
     fleet: str
-    region: str
     pools: tuple[CapacityPool, ...]
     idle: float = 600.0
     cap: float = 0.1
@@ -107,15 +105,12 @@ def read_capacity_document(text: str, where: str) -> CapacityPlan:
         ) from None
 
 
-def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan:
-    """Return the pools of groups with these uses; by default those that the controller manages."""
-    pools = sorted(
-        (pool for pool in plan.pools if (pool.use in uses if uses else pool.use.is_worker)),
-        key=lambda pool: (pool.group, pool.rung),
-    )
+def capacity_plan(plan: FleetPlan, catalog: Catalog, pools: Iterable[PoolPlan] | None = None) -> CapacityPlan:
+    """Return the plan of these pools; by default of those that the controller manages."""
+    workers = (pool for pool in plan.pools if pool.use.is_worker)
+    pools = sorted(workers if pools is None else pools, key=lambda pool: (pool.group, pool.rung))
     return CapacityPlan(
         plan.name,
-        plan.home.name,
         tuple(_pool(plan, pool, catalog) for pool in pools),
         spare={pool.group: pool.group_spec.spare for pool in pools if pool.group_spec.spare},
         max_cost={pool.group: pool.group_spec.max_cost for pool in pools if pool.group_spec.max_cost is not None},

@@ -16,7 +16,6 @@ from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.errors import PartialError
 from bedplate.plan.capacity import capacity_document, capacity_plan, read_capacity_document
-from bedplate.spec.sites import Use
 from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -29,7 +28,9 @@ Printed = pytest.CaptureFixture[str]
 
 def test_the_controller_leaves_machines_for_people_alone() -> None:
     """They are no nodes, so they would seem to be late. A plan of an earlier version still has their pools."""
-    older = read_capacity_document(capacity_document(capacity_plan(lab_plan(), load_catalog(), *Use)), "plan")
+    older = read_capacity_document(
+        capacity_document(capacity_plan(lab_plan(), load_catalog(), lab_plan().pools)), "plan"
+    )
     assert {pool.group for pool in older.pools if pool.is_ssh} == {"workbench-cpu", "workbench-gpu"}
     pools = tuple(
         Pool(pool.name, pool.group, pool.rung, pool.region, pool.zones, 0, 8, 1, is_ssh=pool.is_ssh, idle=pool.idle)
