@@ -104,6 +104,8 @@ def use_sentence(report: UseReport | None, idle: float, reason: str, now: float)
     unused, left = f"idle for {age(now - report.idle_since)}", report.idle_since + idle - now
     if reason:
         return f"{unused}; it stays: {reason}."
+    if left < -_STALE:  # it tries every five minutes
+        return f"{unused}; it could not end: `journalctl -u bedplate-idle` there says why."
     return f"{unused}; it ends in {age(left)}." if left > 0 else f"{unused}; it ends now."
 
 

@@ -151,9 +151,12 @@ def test_the_idle_time_is_explained(cloud: ScalingCloud, report: Callable[..., N
     """How long each machine is unused and when it ends, or why it is kept."""
     assert not cloud.requests
     first, second = _instances()
+    report(first, 2)
+    assert run(["capacity", "status"]) == 0
+    assert "idle for 2 h; it ends now." in capsys.readouterr().out
     report(first, 3)
     assert run(["capacity", "status"]) == 0
-    assert "idle for 3 h; it ends now." in capsys.readouterr().out
+    assert "idle for 3 h; it could not end: `journalctl -u bedplate-idle` there says why." in capsys.readouterr().out
     assert run(["capacity", "pause", "box"]) == 0
     assert run(["capacity", "status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.partition("\n")[2])["idle_since"] == {first: cloud.time - 3 * HOUR}
