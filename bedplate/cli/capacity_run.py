@@ -36,7 +36,7 @@ def explain(
 
 
 def pause(group: Group = None, *, operator: WithFleet) -> int:
-    """Leave a group as it is: the controller starts and ends nothing there, and unused machines stay."""
+    """Leave a group as it is: no machine starts or ends by itself."""
     lines = (f"paused {name}" for name in capacity.pause(operator, group))
     return printed(Result(lines))
 

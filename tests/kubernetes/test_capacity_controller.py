@@ -21,7 +21,6 @@ from bedplate.kubernetes.client import ClusterClient, Conflict, Expired, TooMany
 from bedplate.kubernetes.desired import volume_objects
 from bedplate.kubernetes.lease import IDLE, NAMESPACE, Leadership, StateStore, read_holder
 from bedplate.picture.timeline import timeline
-from bedplate.plan.capacity import capacity_document
 from bedplate.spec.groups import Nodes, Rung
 from roles.base import file_text
 from tests.testlab.fleets.sketch import with_group
@@ -332,11 +331,10 @@ def test_the_role_gives_the_rights_that_the_controller_needs(lab: CapacityLab) -
 def test_the_command_runs_rounds_and_explains(
     lab: CapacityLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From a member's plan: one line for each action, metrics, the recorded observation; a dry run changes nothing."""
-    monkeypatch.setattr("bedplate.account.client.open_session", lambda: lab.cloud)
-    plan, metrics, record = (tmp_path / name for name in ("capacity.json", "capacity.prom", "record.jsonl"))
-    plan.write_text(capacity_document(lab.plan), encoding="utf-8")
-    common = ["--plan", str(plan), "--kubeconfig", str(lab.plane.kubeconfig()), "--once"]
+    """One line for each action, metrics, the recorded observation; a dry run changes nothing."""
+    monkeypatch.setattr("bedplate.operate.capacity.controller_inputs", lambda _: (lab.plan, AwsClient(lab.cloud)))
+    metrics, record = tmp_path / "capacity.prom", tmp_path / "record.jsonl"
+    common = ["--kubeconfig", str(lab.plane.kubeconfig()), "--once"]
     lab.add_pods(2, 8)
 
     assert run(["capacity", "run", *common, "--dry-run"]) == 0
