@@ -187,11 +187,6 @@ class _Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  as typer declares them
         """Run the command with the value of `--fleet` as FLEET."""
-        fleet = ctx.params.pop(_OPTION, None)
-        if fleet is not None:
-            if ctx.get_parameter_source("fleet").name == "COMMANDLINE":
-                raise InputError("FLEET and --fleet exclude each other", fix="pass the fleet file once")
-            ctx.params["fleet"] = fleet
         given = [param for param in self.params if ctx.get_parameter_source(param.name).name == "COMMANDLINE"]
         for param in given:
             value = ctx.params[param.name]
@@ -200,6 +195,11 @@ class _Command(TyperCommand):
             if param.metavar != "[-- COMMAND]" and any(isinstance(word, str) and not word.strip() for word in words):
                 name = param.metavar if param.param_type_name == "argument" else param.opts[0]
                 raise InputError(f"{name} is empty", fix="write a value; a variable of your shell may have none")
+        fleet = ctx.params.pop(_OPTION, None)
+        if fleet is not None:
+            if ctx.get_parameter_source("fleet").name == "COMMANDLINE":
+                raise InputError("FLEET and --fleet exclude each other", fix="pass the fleet file once")
+            ctx.params["fleet"] = fleet
         return super().invoke(ctx)
 
 
