@@ -1,4 +1,4 @@
-"""The shipped scenarios: what the planner reaches in them, and what docs/capacity.md shows of them."""
+"""The shipped scenarios: what the planner reaches in them, and what docs/benchmarks.md shows of them."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from bedplate.picture.timeline import timeline
 from bedplate.report.capacity_state import CapacityState, explain_group
 from tests.conftest import Expect
 
-PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 LIMITS: dict[str, Callable[[Figures], bool]] = {
     "never-join": lambda f: f.wait_p50 <= 1500 and f.wait_max <= 3000,
     # A planner that knows the future waits for 482 s; in `dry-hour` for capacity as well, until 5,400 s.
@@ -95,6 +95,6 @@ def test_a_long_scenario_reaches_its_figures(name: str, expect: Expect) -> None:
 
 def test_the_page_has_all_scenarios() -> None:
     """Each shipped scenario has a row, and each row is a scenario that a test runs."""
-    text = PAGE.read_text(encoding="utf-8").partition("## Scenarios")[2]
+    text = PAGE.read_text(encoding="utf-8").partition("## Scenarios of capacity")[2]
     rows = re.findall(r"^\| `([a-z0-9-]+)` \|", text, re.MULTILINE)
     assert set(rows) == SCENARIOS.keys() == LIMITS.keys() | SLOW_LIMITS.keys()
