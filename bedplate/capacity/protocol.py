@@ -4,17 +4,17 @@ Unknown keys are ignored. A value of a wrong type is refused with its place: a w
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, fields
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+from typing import Annotated, Any, NotRequired, cast
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+from typing_extensions import TypedDict
 
 from bedplate.capacity.ladder import Memory
 from bedplate.capacity.observation import (
     Activity,
-    Cordon,
     Decision,
     Machine,
     Node,
@@ -27,182 +27,120 @@ from bedplate.capacity.observation import (
     verb_of,
 )
 from bedplate.errors import InputError
-from bedplate.foreign import LARGE, parse_json
-from bedplate.spec.groups import Market
+from bedplate.foreign import LARGE, parse_as, parse_json
 
-T = TypeVar("T")
 Entry = dict[str, Any]
-_NAMES = {str: "a string", bool: "a boolean", list: "a list", dict: "an object", int: "an integer", float: "a number"}
-# The types in JSON of a field's type; any other is the same.
-_JSON: Mapping[Any, tuple[type, ...]] = {
-    float: (float, int),
-    Mapping: (dict,),
-    tuple: (list,),
-    frozenset: (list,),
-    Cordon: (str,),
-    Market: (str,),
-}
-_COUNT, _NUMBER = (int,), _JSON[float]
-# key: allowed types, default
-Keys = dict[str, tuple[tuple[type, ...], Any]]
 
 
-def _keys(of: type, *without: str) -> Keys:
-    """Return the keys that fill the fields of a dataclass."""
-    return {field.name: (_types(field.type), _default(field)) for field in fields(of) if field.name not in without}
+# mypy knows no keys that are made at run time.
+_typed_dict = cast("Any", TypedDict)
 
 
-def _default(field: Field[Any]) -> object:
-    """Return the default of a field; MISSING for none."""
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def _types(annotation: Any) -> tuple[type, ...]:  # noqa: ANN401  any type of a field
-    if isinstance(annotation, UnionType):
-        return tuple(kind for part in get_args(annotation) for kind in _types(part))
-    kind = get_origin(annotation) or annotation
-    return _JSON.get(kind, (kind,))
+def _keys(of: type, *without: str, prefix: str = "") -> Entry:
+    """Return the keys that fill the fields of a dataclass, with their types; those with a default may be missing."""
+    return {
+        f"{prefix}{field.name}": field.type
+        if field.default is MISSING and field.default_factory is MISSING
+        else NotRequired[field.type]
+        for field in fields(of)
+        if field.name not in without
+    }
 
 
 _SIZE = _keys(Size, "pods")
-_POD = _SIZE | _keys(Pod, "size")
-_SPREAD = _keys(Spread)
-_NODE = {
-    **_SIZE,
-    **{f"free_{key}": value for key, value in _SIZE.items()},
-    "max_pods": (_COUNT, 0),
-    **_keys(Node, "size", "free"),
-    "labels": ((dict,), {}),
-    "taints": ((list,), ()),
+_MOST = {"max_pods": NotRequired[int]}
+_LIMITS = {"minimum": int, "maximum": int, "zones": Annotated[tuple[str, ...], Field(min_length=1)]}
+_ENTRIES = {
+    "pods": _SIZE | _keys(Pod, "size"),
+    "nodes": {
+        **(_SIZE | _keys(Size, "pods", prefix="free_") | _MOST | _keys(Node, "size", "free")),
+        "labels": NotRequired[dict[str, str]],
+        "taints": NotRequired[frozenset[str]],
+    },
+    "machines": _keys(Machine),
+    "pools": _SIZE | _MOST | _keys(Pool, "size", "min", "max") | _LIMITS,
+    "activities": _keys(Activity) | {"id": str | int, "zonal": NotRequired[bool]},
 }
-_MACHINE = _keys(Machine)
-_POOL = {
-    **_SIZE,
-    "max_pods": (_COUNT, 0),
-    **_keys(Pool, "size", "min", "max"),
-    "minimum": (_COUNT, MISSING),
-    "maximum": (_COUNT, MISSING),
-}
-_ACTIVITY = _keys(Activity) | {"id": ((str, int), MISSING), "zonal": ((bool,), False)}
-_SETTINGS = _keys(Settings)
-_OBSERVATION: Keys = {
-    "time": (_NUMBER, MISSING),
-    **dict.fromkeys(("pods", "nodes", "machines", "pools", "activities"), ((list,), MISSING)),
-    "settings": ((dict,), {}),
+_LISTS = {name: tuple[_typed_dict(name, keys), ...] for name, keys in _ENTRIES.items()}  # type: ignore[misc]
+_OBSERVATION: TypeAdapter[Any] = TypeAdapter(
+    _typed_dict("_OBSERVATION", {"time": float, **_LISTS, "settings": NotRequired[Settings]})
+)
+_EXPECTED = {
+    "bool": "a boolean",
+    "dataclass": "an object",
+    "dict": "an object",
+    "float": "a number",
+    "frozen_set": "a list",
+    "int": "an integer",
+    "mapping": "an object",
+    "string": "a string",
+    "tuple": "a list",
 }
 
 
 def parse_observation(line: str) -> Observation:
     """Return the observation in a line. Raises InputError with the place of the first invalid value."""
-    values = _values(_loaded(line), _OBSERVATION, "")
-    _check_names(values)
-    return Observation(
-        time=values["time"],
-        pods=tuple(_entries(values["pods"], "pods", _POD, _pod)),
-        nodes=tuple(_entries(values["nodes"], "nodes", _NODE, _node)),
-        machines=tuple(_entries(values["machines"], "machines", _MACHINE, lambda entry: Machine(**entry))),
-        pools=tuple(_entries(values["pools"], "pools", _POOL, _pool)),
-        activities=tuple(_entries(values["activities"], "activities", _ACTIVITY, _activity)),
-        settings=_settings(_values(values["settings"], _SETTINGS, "settings")),
-    )
-
-
-def _check_names(values: Entry) -> None:
-    """Raise InputError for a machine of an unknown pool."""
-    pools = {pool.get("name") for pool in values["pools"] if type(pool) is dict}
-    for number, entry in enumerate(values["machines"]):
-        if type(entry) is dict and type(entry.get("pool")) is str and entry["pool"] not in pools:
-            raise InputError(f"machines[{number}].pool: no pool named {entry['pool']}", fix="add the pool, or omit it")
-
-
-def _loaded(line: str) -> Entry:
     try:
-        document = parse_json(line, LARGE)
+        values = parse_as(_OBSERVATION, line, LARGE)
+    except ValidationError as error:
+        raise _refusal(error.errors()[0]) from None
     except ValueError as error:
         what = error.msg if isinstance(error, json.JSONDecodeError) else error
         raise InputError(f"invalid JSON: {what}", fix="write one JSON object a line") from None
-    if type(document) is not dict:
-        raise InputError("must be an object", fix='write {"time": ..., "pods": [...], ...}')
-    return document
-
-
-def _entries(entries: Sequence[object], where: str, keys: Keys, build: Callable[[Entry], T]) -> list[T]:
-    items = []
-    for number, entry in enumerate(entries):
-        place = f"{where}[{number}]"
-        if type(entry) is not dict:
-            raise InputError(f"{place} must be an object", fix="see docs/capacity.md")
-        values = _values(entry, keys, place)
-        try:
-            items.append(build(values))
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{place}: {error}", fix="see docs/capacity.md") from None
-    return items
-
-
-def _values(entry: Entry, keys: Keys, where: str) -> Entry:
-    """Return the value of every key, with defaults; raise InputError for a missing one or one of a wrong type."""
-    values = {}
-    for key, (types, default) in keys.items():
-        value, place = entry.get(key, default), f"{where}.{key}" if where else key
-        # `type() in`, because a boolean is an integer for isinstance.
-        if value is not default and type(value) not in types:
-            expected = " or ".join(_NAMES.get(kind, "null") for kind in types if kind is float or types != _NUMBER)
-            raise InputError(f"{place} must be {expected}", fix=f"write {expected} instead of {json.dumps(value)[:40]}")
-        if value is MISSING:
-            raise InputError(f"{place} is missing", fix=f"add {key}")
-        values[key] = value
-    return values
-
-
-def _size(entry: Entry, prefix: str = "", pods: int = 0) -> Size:
-    return Size(**{name: entry.pop(f"{prefix}{name}") for name in _SIZE}, pods=pods)
-
-
-def _pod(entry: Entry) -> Pod:
-    size = _size(entry)
-    try:
-        entry["spread"] = tuple(_entries(entry["spread"], "spread", _SPREAD, lambda rule: Spread(**rule)))
-    except InputError as error:
-        raise ValueError(error.what) from None
-    entry["tolerations"], entry["kinds"] = frozenset(entry["tolerations"]), frozenset(entry["kinds"])
-    return Pod(size=size, **entry)
-
-
-def _node(entry: Entry) -> Node:
-    most, pods = entry.pop("max_pods"), tuple(entry.pop("pods"))
-    cordoned = entry.pop("cordoned")
-    return Node(
-        size=_size(entry, pods=most),
-        free=_size(entry, "free_", most - len(pods) if most else 0),
-        pods=pods,
-        taints=frozenset(entry.pop("taints")),
-        stuck=tuple(entry.pop("stuck")),
-        cordoned=Cordon(cordoned) if cordoned else None,
-        **entry,
+    pools = {pool["name"] for pool in values["pools"]}
+    for number, machine in enumerate(values["machines"]):
+        if machine["pool"] not in pools:
+            what = f"machines[{number}].pool: no pool named {machine['pool']}"
+            raise InputError(what, fix="add the pool, or omit it")
+    return Observation(
+        time=values["time"],
+        pods=tuple(map(_pod, values["pods"])),
+        nodes=tuple(map(_node, values["nodes"])),
+        machines=tuple(Machine(**entry) for entry in values["machines"]),
+        pools=tuple(map(_pool, values["pools"])),
+        activities=tuple(map(_activity, values["activities"])),
+        settings=values.get("settings", Settings()),
     )
 
 
+def _refusal(error: ErrorDetails) -> InputError:
+    """Return the error of an invalid value: its place, and what it must be."""
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"]).removeprefix(".")
+    if error["type"] == "missing":
+        return InputError(f"{place} is missing", fix=f"add {error['loc'][-1]}")
+    if error["type"] == "too_short":
+        return InputError(f"{place} must not be empty", fix="see docs/capacity.md")
+    kind = error["type"].removesuffix("_type").removesuffix("_exact")
+    expected = _EXPECTED.get(kind) or error.get("ctx", {}).get("expected") or error["msg"]
+    value = json.dumps(error["input"])[:40]
+    return InputError(f"{place} must be {expected}".lstrip(), fix=f"write {expected} instead of {value}")
+
+
+def _size(entry: Entry, prefix: str = "", pods: int = 0) -> Size:
+    return Size(**{name: entry.pop(f"{prefix}{name}") for name in _SIZE if f"{prefix}{name}" in entry}, pods=pods)
+
+
+def _pod(entry: Entry) -> Pod:
+    return Pod(size=_size(entry), **entry)
+
+
+def _node(entry: Entry) -> Node:
+    most, defaults = entry.pop("max_pods", 0), Entry(labels={}, taints=frozenset())
+    left = most - len(entry.get("pods", ())) if most else 0
+    return Node(size=_size(entry, pods=most), free=_size(entry, "free_", left), **(defaults | entry))
+
+
 def _pool(entry: Entry) -> Pool:
-    size = _size(entry, pods=entry.pop("max_pods"))
-    zones, taints = tuple(entry.pop("zones")), frozenset(entry.pop("taints"))
-    if not zones:
-        raise ValueError("zones must not be empty")
-    entry |= {"min": entry.pop("minimum"), "max": entry.pop("maximum"), "market": Market(entry["market"])}
-    entry |= {"suspended": tuple(entry["suspended"]), "out": tuple(entry["out"])}
-    return Pool(size=size, zones=zones, taints=taints, **entry)
+    size = _size(entry, pods=entry.pop("max_pods", 0))
+    return Pool(size=size, min=entry.pop("minimum"), max=entry.pop("maximum"), **entry)
 
 
 def _activity(entry: Entry) -> Activity:
     """Return a launch. A failed one concerns the whole pool, unless it is `zonal`."""
-    is_zonal = entry.pop("zonal")
+    is_zonal = entry.pop("zonal", False)
     if not entry["ok"] and not is_zonal:
         entry["zone"] = None
     return Activity(**(entry | {"id": str(entry["id"])}))
-
-
-def _settings(values: Entry) -> Settings:
-    return Settings(**(values | {"paused": frozenset(values["paused"])}))
 
 
 def decision_document(decision: Decision) -> Entry:

@@ -73,9 +73,9 @@ def test_one_decision_a_line(decisions: Any) -> None:  # noqa: ANN401
         (_line(pods=[{**POD, "gpus": True}]), "pods[0].gpus must be an integer"),
         (_line(pods=[{"id": "a"}]), "pods[0].arrival is missing"),
         (_line(pods=[{**POD, "spread": "zone"}]), "pods[0].spread must be a list"),
-        (_line(pods=[{**POD, "spread": [{"domain": "zone"}]}]), "pods[0]: spread[0].pods is missing"),
-        (_line(nodes=[{**NODE, "cordoned": "robot"}]), "nodes[0]: 'robot' is not a valid Cordon"),
-        (_line(pools=[{**POOL, "zones": []}]), "pools[0]: zones must not be empty"),
+        (_line(pods=[{**POD, "spread": [{"domain": "zone"}]}]), "pods[0].spread[0].pods is missing"),
+        (_line(nodes=[{**NODE, "cordoned": "robot"}]), "nodes[0].cordoned must be '"),
+        (_line(pools=[{**POOL, "zones": []}]), "pools[0].zones must not be empty"),
         (
             _line(machines=[{"id": "i-1", "pool": "gone", "zone": "a", "launched": 0}]),
             "machines[0].pool: no pool named",
