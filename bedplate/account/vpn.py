@@ -87,7 +87,7 @@ def _resolver(client: AwsClient, fleet: str, region: str) -> tuple[IPv4Address, 
 
 
 def _not_unique(what: str, region: str) -> InputError:
-    fix = f"run `bedplate up --stack {region}` first, or use --address and --resolver"
+    fix = f"run `bedplate up --stack {region}` first"
     return InputError(f"{what}, expected 1", fix=fix)
 
 
