@@ -220,17 +220,17 @@ def test_calls_are_found_in_source(source: str, actions: set[str]) -> None:
 # Where an operator reads which permissions the calls of a module need. Only members call the others, with their role.
 DOCUMENTED = {
     "bedplate/account/backend.py": ("docs/state.md ## Permissions", "docs/aws-account.md ## Permissions of a deployer"),
-    "bedplate/account/bundle.py": ("docs/commands.md ## Bundles of nodes", "docs/images.md ## Permissions"),
-    "bedplate/account/capacity.py": ("docs/commands.md ## Nodes", "docs/commands.md ## Capacity"),
-    "bedplate/account/client.py": ("docs/ssh.md ## Permissions", "docs/commands.md ## Bundles of nodes"),
-    "bedplate/account/facts.py": ("docs/commands.md ## AWS account (reads only)",),
-    "bedplate/account/groups.py": ("docs/commands.md ## Capacity",),
-    "bedplate/account/machines.py": ("docs/commands.md ## Nodes", "docs/commands.md ## Capacity"),
-    "bedplate/account/objects.py": ("docs/commands.md `recover` searches for objects",),
+    "bedplate/account/bundle.py": ("docs/aws-account.md ### Bundles", "docs/images.md ## Permissions"),
+    "bedplate/account/capacity.py": ("docs/aws-account.md ### Nodes", "docs/aws-account.md ### Capacity"),
+    "bedplate/account/client.py": ("docs/ssh.md ## Permissions", "docs/aws-account.md ### Bundles"),
+    "bedplate/account/facts.py": ("docs/aws-account.md ### Facts of the account",),
+    "bedplate/account/groups.py": ("docs/aws-account.md ### Capacity",),
+    "bedplate/account/machines.py": ("docs/aws-account.md ### Nodes", "docs/aws-account.md ### Capacity"),
+    "bedplate/account/objects.py": ("docs/aws-account.md ### Recover",),
     "bedplate/account/session.py": ("docs/ssh.md ## Permissions",),
     "bedplate/account/vpn.py": ("docs/vpn.md", "docs/vpn-keys.md", "docs/vpn-sites.md"),
-    "bedplate/operate/doctor.py": ("docs/commands.md ## Overview", "docs/ssh.md ## Permissions"),
-    "bedplate/operate/status.py": ("docs/commands.md ## Overview",),
+    "bedplate/operate/doctor.py": ("docs/aws-account.md ### Status and doctor", "docs/ssh.md ## Permissions"),
+    "bedplate/operate/status.py": ("docs/aws-account.md ### Status and doctor",),
     "images/bake.py": ("docs/images.md ## Permissions",),
     "images/bakes.py": ("docs/images.md ## Permissions",),
     "images/published.py": ("docs/images.md ## Permissions",),
@@ -243,8 +243,9 @@ def listed_actions(place: str) -> frozenset[str]:
     """Return the actions in a page, in a section of it, or in the paragraph that begins with some words."""
     page, _, start = place.partition(" ")
     text = (ROOT / page).read_text(encoding="utf-8")
-    begin, end = text.index(f"\n{start}") + 1 if start else 0, "\n## " if start.startswith("##") else "\n\n"
-    part = text[begin:].partition(end)[0] if start else text
+    begin = text.index(f"\n{start}") + 1 if start else 0
+    end = rf"\n#{{2,{len(start.partition(' ')[0])}}} " if start.startswith("##") else r"\n\n"
+    part = re.split(end, text[begin:])[0] if start else text
     return frozenset(re.findall(r"[`\"]([a-z0-9]+:[A-Za-z*]+)[`\"]", part))
 
 
