@@ -170,14 +170,14 @@ They include the bucket and the key of [the state](state.md), the commands of [i
 
 ## Permissions of single commands
 
-Commands for which an operator without those policies needs their own permissions. `sts:GetCallerIdentity` needs none. Other
-pages have those of [images](images.md#permissions), [logins](ssh.md#permissions), [the state](state.md#permissions) and
-[the VPN](vpn.md).
+An operator without those policies needs these, for one command. `sts:GetCallerIdentity` needs none of them.
+Other pages have those of [images](images.md#permissions), [logins](ssh.md#permissions),
+[the state](state.md#permissions) and [the VPN](vpn.md).
 
 ### Status and doctor
 
-`status` needs the permissions of the commands whose results it shows. `doctor` needs those of `quotas`, and `iam:GetRole` and
-`iam:SimulatePrincipalPolicy` for its rights.
+`status` needs the permissions of the commands whose results it shows. `doctor` needs those of `quotas`, and
+`iam:GetRole` and `iam:SimulatePrincipalPolicy` for its rights.
 
 ### Facts of the account
 
@@ -189,32 +189,33 @@ pages have those of [images](images.md#permissions), [logins](ssh.md#permissions
 
 ### Deployments
 
-Commands that end running machines read them with `autoscaling:DescribeAutoScalingGroups`, `ec2:DescribeInstances`, `route53:ListHostedZonesByName` and
-`route53:ListResourceRecordSets`; without the last two, lines have no names.
+Commands that end running machines read them with `autoscaling:DescribeAutoScalingGroups`, `ec2:DescribeInstances`,
+`route53:ListHostedZonesByName` and `route53:ListResourceRecordSets`; without the last two, lines have no names.
 
 ### Recover
 
 `recover` searches for objects with `autoscaling:DescribeAutoScalingGroups`, `budgets:ViewBudget`,
 `cloudwatch:DescribeAlarms`, `ec2:Describe*`, `ec2:GetSubnetCidrReservations`,
-`ec2:GetTransitGatewayRouteTableAssociations`, `ec2:SearchTransitGatewayRoutes`, `elasticfilesystem:DescribeFileSystems`,
-`elasticfilesystem:DescribeMountTargets`, `iam:GetInstanceProfile`, `iam:GetOpenIDConnectProvider`, `iam:GetRole`,
-`iam:ListOpenIDConnectProviders`, `kms:DescribeKey`, `kms:ListAliases`, `kms:ListKeys`, `kms:ListResourceTags`, `logs:DescribeLogGroups`,
-`route53:GetHostedZone`, `route53:ListHostedZones`, `route53:ListResourceRecordSets`, `route53resolver:ListResolverEndpoints`,
-`route53resolver:ListResolverRules`, `route53resolver:ListResolverRuleAssociations`, `s3:ListBucket`,
-`secretsmanager:DescribeSecret`, `sns:ListTopics` and `ssm:GetParameter`, each only for a resource of its type. It then reads
-resources as `pulumi refresh` does.
+`ec2:GetTransitGatewayRouteTableAssociations`, `ec2:SearchTransitGatewayRoutes`,
+`elasticfilesystem:DescribeFileSystems`, `elasticfilesystem:DescribeMountTargets`, `iam:GetInstanceProfile`,
+`iam:GetOpenIDConnectProvider`, `iam:GetRole`, `iam:ListOpenIDConnectProviders`, `kms:DescribeKey`, `kms:ListAliases`,
+`kms:ListKeys`, `kms:ListResourceTags`, `logs:DescribeLogGroups`, `route53:GetHostedZone`, `route53:ListHostedZones`,
+`route53:ListResourceRecordSets`, `route53resolver:ListResolverEndpoints`, `route53resolver:ListResolverRules`,
+`route53resolver:ListResolverRuleAssociations`, `s3:ListBucket`, `secretsmanager:DescribeSecret`, `sns:ListTopics` and
+`ssm:GetParameter`, each only for a resource of its type. It then reads resources as `pulumi refresh` does.
 
 ### Nodes
 
 `node start` and `node stop` need these permissions besides those of `node list --live`
 (`autoscaling:DescribeAutoScalingGroups`, `ec2:DescribeInstances`, `route53:ListHostedZonesByName`,
-`route53:ListResourceRecordSets`; for the status `s3:ListBucket` and `s3:GetObject` on the buckets `<fleet>-nodes-*`, and
-`kms:Decrypt` with the data keys):
+`route53:ListResourceRecordSets`; for the status `s3:ListBucket` and `s3:GetObject` on the buckets `<fleet>-nodes-*`,
+and `kms:Decrypt` with the data keys):
 
-| command | permissions |
-| --- | --- |
-| `node start` | `autoscaling:DescribeScalingActivities`, `autoscaling:DescribeScheduledActions`, `ec2:GetConsoleOutput`; on the fleet's groups `autoscaling:SetDesiredCapacity`, `autoscaling:PutScheduledUpdateGroupAction`, `autoscaling:DeleteScheduledAction`, `autoscaling:CreateOrUpdateTags` |
-| `node stop` | `autoscaling:DescribeScalingActivities`, `autoscaling:DescribeScheduledActions`; on the fleet's groups `autoscaling:TerminateInstanceInAutoScalingGroup`, `autoscaling:DeleteScheduledAction` |
+- `node start`: `autoscaling:DescribeScalingActivities`, `autoscaling:DescribeScheduledActions`, `ec2:GetConsoleOutput`;
+  on the fleet's groups `autoscaling:SetDesiredCapacity`, `autoscaling:PutScheduledUpdateGroupAction`,
+  `autoscaling:DeleteScheduledAction`, `autoscaling:CreateOrUpdateTags`.
+- `node stop`: `autoscaling:DescribeScalingActivities`, `autoscaling:DescribeScheduledActions`; on the fleet's groups
+  `autoscaling:TerminateInstanceInAutoScalingGroup`, `autoscaling:DeleteScheduledAction`.
 
 Limit the changing actions to groups of the fleet with the condition `aws:ResourceTag/bedplate:fleet`.
 
@@ -224,15 +225,15 @@ Limit the changing actions to groups of the fleet with the condition `aws:Resour
 `ec2:DescribeInstances`, `ec2:DescribeSpotInstanceRequests` and `ec2:DescribeSubnets`; `pause` and `resume` also
 `autoscaling:CreateOrUpdateTags` and `autoscaling:DeleteTags` on the fleet's groups; `run` what members have:
 `autoscaling:SetDesiredCapacity`, `autoscaling:SetInstanceProtection`, `autoscaling:UpdateAutoScalingGroup` and
-`autoscaling:TerminateInstanceInAutoScalingGroup` there. For groups with `use: ssh` and `idle`, `status` and `explain` read the status of machines, with the
-permissions of `node list --live` for it.
+`autoscaling:TerminateInstanceInAutoScalingGroup` there. For groups with `use: ssh` and `idle`, `status` and `explain`
+read the status of machines, with the permissions of `node list --live` for it.
 
 ### Bundles
 
-On the buckets `<fleet>-nodes-*` the commands of `bundle` need `s3:ListBucket`,
-`s3:GetObject` and `s3:PutObject`; on the parameters `/<fleet>/nodes/*` `ssm:GetParameter` and `ssm:PutParameter`; on the data
-keys `kms:Decrypt` and `kms:GenerateDataKey`; and to read the status of canary machines `autoscaling:DescribeAutoScalingGroups`
-and `ec2:DescribeInstances`. Give `ssm:PutParameter` there to those only who may run code as root on all machines.
+On the buckets `<fleet>-nodes-*` the commands of `bundle` need `s3:ListBucket`, `s3:GetObject` and `s3:PutObject`; on
+the parameters `/<fleet>/nodes/*` `ssm:GetParameter` and `ssm:PutParameter`; on the data keys `kms:Decrypt` and
+`kms:GenerateDataKey`; and to read the status of canary machines `autoscaling:DescribeAutoScalingGroups` and
+`ec2:DescribeInstances`. Give `ssm:PutParameter` there to those only who may run code as root on all machines.
 
 ## Copy objects that existed before replication
 
