@@ -122,17 +122,6 @@ def test_a_policy_document_has_the_form_of_the_provider(world: World) -> None:
     assert text.startswith('{\n  "Version": "2012-10-17",\n  "Statement": [')
 
 
-def test_statements_override_those_with_the_same_sid(world: World) -> None:
-    """A statement of an overriding document replaces the one with the same Sid; others are added."""
-    allowed = json.dumps({"Statement": [{"Sid": "Plain", "Effect": "Allow"}, {"Sid": "More", "Effect": "Allow"}]})
-    args = {"statements": [_STATEMENT], "overridePolicyDocuments": [allowed]}
-
-    statements = json.loads(look_up(world.aws, _POLICY, args)["json"])["Statement"]
-
-    effects = {statement["Sid"]: statement["Effect"] for statement in statements}
-    assert effects == {"Plain": "Allow", "More": "Allow"}
-
-
 REFUSED: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("aws:index/getRegion:getRegion", {"name": "us-esat-1"}, "no matching EC2 Region"),
     ("aws:ec2/getVpc:getVpc", {"id": "vpc-0123456789abcdef0"}, "no matching EC2 VPC"),

@@ -101,21 +101,6 @@ def _statement(block: Mapping[str, Any]) -> dict[str, Any]:
     return statement | ({"Condition": _conditions(block["conditions"])} if block.get("conditions") else {})
 
 
-def _source_statements(args: Props, single: str, several: str) -> list[dict[str, Any]]:
-    """Return the statements of the JSON documents in two arguments: one document, and a list of documents."""
-    texts = [args.get(single), *(args.get(several) or [])]
-    statements = [json.loads(text).get("Statement", []) for text in texts if text]
-    return [statement for group in statements for statement in (group if isinstance(group, list) else [group])]
-
-
-def _overridden(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the statements of both; one of the second replaces one of the first with the same Sid."""
-    by_sid = {statement["Sid"]: statement for statement in second if statement.get("Sid")}
-    sids = {statement.get("Sid") for statement in first}
-    merged = [by_sid.get(statement.get("Sid", ""), statement) for statement in first]
-    return [*merged, *(new for new in second if new.get("Sid") not in sids or not new.get("Sid"))]
-
-
 def _refuse_duplicate_sids(statements: Iterable[Mapping[str, Any]]) -> None:
     sids = [statement["Sid"] for statement in statements if statement.get("Sid")]
     for sid in sids:
@@ -134,10 +119,6 @@ def _text(document: Mapping[str, Any], indent: int | None) -> str:
 def _document(aws: Aws, args: Props) -> dict[str, Any]:
     statements = [_statement(block) for block in args.get("statements") or []]
     _refuse_duplicate_sids(statements)
-    sources = _source_statements(args, "sourceJson", "sourcePolicyDocuments")
-    _refuse_duplicate_sids(sources)
-    overrides = _source_statements(args, "overrideJson", "overridePolicyDocuments")
-    statements = _overridden(_overridden(sources, statements), overrides)
     version = args.get("version") or "2012-10-17"
     policy_id = {"Id": args["policyId"]} if args.get("policyId") else {}
     document = {"Version": version, **policy_id, **({"Statement": statements} if statements else {})}
@@ -152,7 +133,6 @@ def _document(aws: Aws, args: Props) -> dict[str, Any]:
 
 POLICY_DOCUMENT = Lookup(
     "aws:iam/getPolicyDocument:getPolicyDocument",
-    frozenset({"overrideJson", "overridePolicyDocuments", "policyId", "sourceJson", "sourcePolicyDocuments"})
-    | {"statements", "version"},
+    frozenset({"policyId", "statements", "version"}),
     _document,
 )
