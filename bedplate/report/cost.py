@@ -112,26 +112,14 @@ def _budget(plan: FleetPlan, bill: Bill) -> Iterator[str]:
         yield f"        at the maximum it is used up after {hours:,.0f} hours"
 
 
-_ENDPOINTS = "interface-endpoint"
-
-
 def price_lines(bill: Bill) -> Iterator[str]:
-    """Yield the hourly list price at minimum and maximum, the share of interface endpoints, and unknown prices."""
+    """Yield the hourly list price at minimum and maximum, and unknown prices."""
     yield (
         f"list price {bill.hourly.min:,.2f} USD/h at minimum, {bill.hourly.max:,.2f} USD/h at maximum "
         f"({bill.region}, {bill.date}): `bedplate cost`"
     )
-    yield from _endpoints(bill)
     if bill.unknown:
         yield f"unknown price: {', '.join(bill.unknown)}"
-
-
-def _endpoints(bill: Bill) -> Iterator[str]:
-    lines = [line for line in bill.lines if line.what == _ENDPOINTS]
-    usd = sum(line.usd for line in lines)
-    if lines:
-        count = counted(sum(line.count for line in lines), "interface")
-        yield f"of which interface endpoints: {CostRange(usd, usd).monthly.min:,.2f} USD/month ({count})"
 
 
 _RIGHT = (1, 2, 3, 4)
