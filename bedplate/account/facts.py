@@ -180,7 +180,7 @@ Values = dict[tuple[str, str], float]
 
 def read_quotas(client: AwsClient, needs: Iterable[QuotaNeed]) -> RegionResults[Values]:
     """Return by region the account's value of each quota needed there, by region and quota code."""
-    all_needs = tuple(needs)
+    all_needs = tuple(need for need in needs if need.quota.code)
 
     def ask(region: str) -> Values:
         return dict(_of_region(client, region, [need for need in all_needs if need.region == region]))

@@ -264,7 +264,8 @@ QUOTAS_COLUMNS = ("name", "service", "code", "default", "market", "families")
 class QuotaFacts:
     """One quota of a region: its name in bedplate, service and code in AWS, and the default of a new account.
 
-    A quota of vCPUs has the instance families and the market (`on-demand` or `spot`) that it counts.
+    A quota of vCPUs has the instance families and the market (`on-demand` or `spot`) that it counts. A limit without
+    a code is fixed.
     """
 
     name: str
@@ -285,7 +286,7 @@ def _read_quota(row: str) -> QuotaFacts:
     return QuotaFacts(
         name=name,
         service=service,
-        code=code,
+        code="" if code == ABSENT else code,
         default=int(default),
         market="" if market == ABSENT else market,
         families=frozenset() if families == ABSENT else frozenset(families.split(" ")),
@@ -297,13 +298,13 @@ HOURS_OF_MONTH = 730
 
 
 def read_rates(rows: Iterable[str]) -> dict[str, float]:
-    """Return USD per hour by billed item; a month has 730 hours."""
+    """Return USD by billed item, per GB of traffic or else per hour; a month has 730 hours."""
     cells = (row.split("\t") for row in rows)
     return {name: float(usd) / _hours(time) for name, time, usd in cells}
 
 
 def _hours(time: str) -> int:
-    return {"hour": 1, "month": HOURS_OF_MONTH}[time]
+    return {"GB": 1, "hour": 1, "month": HOURS_OF_MONTH}[time]
 
 
 OPT_IN = "opt-in"

@@ -31,6 +31,7 @@ from bedplate.load.fleet import read_fleet
 from bedplate.load.source import today
 from bedplate.lock import lock_path, read_lock, record_images, renew_images
 from bedplate.operate import Operator, Result, open_account, plan_of
+from bedplate.permissions import length, role_policies
 from bedplate.plan import FleetPlan
 from bedplate.plan.cost import Granted, QuotaNeed, quota_needs
 from bedplate.plan.planner import image_places, unrecorded_images
@@ -42,7 +43,10 @@ from bedplate.report.plan import image_lines
 def quotas(operator: Operator) -> Result:
     """Return required and granted quotas; the exit status is 3 if one is too small for the minimum of machines."""
     plan = plan_of(operator)
-    required = quota_needs(plan, plan.catalog)
+    policies = max((length(texts) for _, texts in role_policies(plan)), default=0)
+    limit = plan.catalog.quotas["characters of a role's policies"]
+    needs = (*quota_needs(plan, plan.catalog), QuotaNeed(plan.home.name, limit, policies, policies))
+    required = tuple(sorted(needs, key=lambda need: [*plan.regions_by_name].index(need.region)))
     values, status = _granted_quotas(operator, plan, required)
     if unmet_needs(required, values):
         status = ViolationError.exit_code

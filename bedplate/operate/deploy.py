@@ -407,8 +407,7 @@ def _removals(session: Session) -> Iterator[str]:
 
 def _kept(operator: Operator, session: Session) -> dict[str, object]:
     """Report what is kept and its price; return it with the GiB of images, None if AWS has not told them."""
-    plan = session.plan
-    states = session.engine.states(plan.name)
+    plan, states = session.plan, session.engine.states(session.plan.name)
     kept = {stack_name(plan, part): state.kept for part, state in states.items() if state.kept}
     price = kept_price(chain.from_iterable(kept.values()), plan.catalog)
     images = all_images(session.account, plan)

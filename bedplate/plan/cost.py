@@ -327,9 +327,19 @@ def _of_region(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterato
     interfaces = _fixed_interfaces(plan, region) + sum(fixed.count for fixed in machines)
     least, most = _of_machines(pools, lambda pool: len(pool_interfaces(pool, catalog)))
     counted["network interfaces"] = (interfaces + least, interfaces + most)
+    counted["parameters read a minute"] = _of_machines(pools, lambda _pool: PARAMETER_CALLS)
+    if region.home:
+        blocks = [pool for pool in plan.pools if pool.market is Market.CAPACITY_BLOCK]
+        counted["machines in capacity blocks"] = _of_machines(blocks, lambda _pool: 1)
+        named = [pool for pool in plan.pools if pool.use.is_ssh]
+        counted["Route 53 calls a minute"] = _of_machines(named, lambda _pool: NAME_CALLS)
     for name, (least, most) in counted.items():
         if name in catalog.quotas:
             yield QuotaNeed(region.name, catalog.quotas[name], least, most)
+
+
+# The calls of a first boot: two to register a name, and parameters. The rates are those of all machines in one minute.
+NAME_CALLS, PARAMETER_CALLS = 2, 4
 
 
 def _vcpu_need(

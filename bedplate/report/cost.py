@@ -38,6 +38,8 @@ def cost_lines(plan: FleetPlan, bill: Bill) -> Iterator[str]:
     for name, span in (("an hour", bill.hourly), ("a month", bill.hourly.monthly)):
         yield f"{name}: {span.min:,.2f} USD at minimum, {span.max:,.2f} USD at maximum"
     yield from _budget(plan, bill)
+    traffic = ((f"  {way}", f"{100 * usd:,.2f}") for way, usd in _traffic(plan, bill))
+    yield from ("", *aligned((("traffic, USD per 100 GB", ""), *traffic), right=(1,)), "")
     yield f"on-demand list prices of {bill.region}, {bill.date}; other regions differ by a few percent"
     yield _BY_USE
     if bill.unknown:
@@ -57,6 +59,7 @@ def cost_document(plan: FleetPlan, bill: Bill) -> dict[str, Any]:
             {"what": line.what, "region": line.region, "count": line.count, "hourly": round(line.usd, 5)}
             for line in bill.lines
         ],
+        "traffic_per_gb": dict(_traffic(plan, bill)),
         "budget": {"monthly": plan.budget.monthly} if plan.budget else None,
         "prices": {"region": bill.region, "date": bill.date, "unknown": list(bill.unknown)},
     }
@@ -101,6 +104,15 @@ def _row(name: str, span: CostRange, note: str) -> Row:
     return (name, f"{span.min:,.3f}", f"{span.max:,.3f}", note)
 
 
+def _traffic(plan: FleetPlan, bill: Bill) -> Iterator[tuple[str, float]]:
+    """Yield USD for a GB of traffic of each way, without ways through resources that the fleet lacks."""
+    present = {line.what for line in bill.lines}
+    for name, usd in plan.catalog.rates.items():
+        way = name.removeprefix("traffic ")
+        if way != name and (way in present or way not in _NOUNS):
+            yield _NOUNS.get(way, way), usd
+
+
 def _budget(plan: FleetPlan, bill: Bill) -> Iterator[str]:
     if plan.budget is None:
         yield "no budget declared: `budget: {monthly: USD, email: ADDRESS}` sends a warning before it is exceeded"
@@ -134,9 +146,10 @@ def quota_lines(needs: Iterable[QuotaNeed], granted: Granted) -> Iterator[str]:
         yield ""
     quota = "the granted quota" if granted else "a new account's quota"
     yield f"! {quota} is below the minimum, + below the maximum"
+    yield "fixed: no request raises it; rates are those of all machines started in one minute, which then wait"
     yield "a group counts in every region and market of its ladder: all its machines can be launched there"
     marks = {need: _mark(need, granted) for need in rows}
-    too_small = [need for need in rows if marks[need] == ("!" if "!" in marks.values() else "+")]
+    too_small = [need for need in rows if need.quota.code and marks[need] == ("!" if "!" in marks.values() else "+")]
     if too_small:
         yield "request an increase in the AWS console, or by:"
         yield from (line for need in too_small for line in _increase_lines(need))
@@ -167,7 +180,7 @@ def _quota_rows(region: str, needs: tuple[QuotaNeed, ...], granted: Granted) -> 
     for need in needs:
         figures = (f"{need.least:,}", f"{need.most:,}", f"{need.quota.default:,}")
         value = (_granted(need, granted),) if granted else ()
-        yield (f"{_mark(need, granted)} {need.quota.name}", *figures, *value, need.quota.code)
+        yield (f"{_mark(need, granted)} {need.quota.name}", *figures, *value, need.quota.code or "fixed")
 
 
 def _granted(need: QuotaNeed, granted: Granted) -> str:
@@ -177,21 +190,14 @@ def _granted(need: QuotaNeed, granted: Granted) -> str:
 
 def _mark(need: QuotaNeed, granted: Granted) -> str:
     """Return ! if the quota is below the minimum, + if below the maximum. Unknown quotas count as a new account's."""
-    quota = granted.get(_key(need), need.most if granted else need.quota.default)
+    quota = granted.get(_key(need), need.most if granted and need.quota.code else need.quota.default)
     return "!" if quota < need.least else "+" if quota < need.most else " "
 
 
 def _entry(need: QuotaNeed, granted: Granted) -> dict[str, Any]:
-    return {
-        "region": need.region,
-        "name": need.quota.name,
-        "service": need.quota.service,
-        "code": need.quota.code,
-        "min": need.least,
-        "max": need.most,
-        "default": need.quota.default,
-        "granted": granted.get(_key(need)),
-    }
+    quota = {"name": need.quota.name, "service": need.quota.service, "code": need.quota.code or None}
+    figures = {"min": need.least, "max": need.most, "default": need.quota.default, "granted": granted.get(_key(need))}
+    return {"region": need.region, **quota, **figures}
 
 
 _RENEWAL_HEADING = ("", "before", "added", "changed", "dropped")

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import site_script
 from bedplate.permissions import registration_permissions
 from bedplate.plan.cluster import pool_node_name
+from bedplate.plan.cost import NAME_CALLS, PARAMETER_CALLS
 from bedplate.plan.fleet import NO_ACCOUNTS, Account, Accounts
 from bedplate.plan.links import ssh_pools
 from bedplate.plan.nodes import find_node
@@ -509,6 +511,17 @@ def ring_place(place: Place) -> Iterator[Place]:
     with place.bucket(BUCKET):
         place.publish(bundle("one"), 7, BUCKET)
         yield place
+
+
+def test_a_first_boot_makes_the_calls_that_quotas_count(ring_place: Place) -> None:
+    """`bedplate quotas` compares them with the rates that AWS allows."""
+    machine = ring_place.machine()
+
+    booted = [machine.boot(SCRIPT)[0], machine.boot(SCRIPT, "fetch")[0]]
+
+    assert booted == [0, 0]
+    calls = Counter(request["service"] for request in ring_place.endpoint.requests)
+    assert (calls["route53"], calls["ssm"]) == (NAME_CALLS, PARAMETER_CALLS)
 
 
 def code(machine: Node) -> str:

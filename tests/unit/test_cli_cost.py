@@ -37,6 +37,19 @@ def test_a_budget_is_held_against_the_bill(here: Path, capsys: pytest.CaptureFix
     assert "        at the maximum it is used up after 1 hours" in lines
 
 
+@pytest.mark.parametrize(("fleet", "ways"), [("lab", {"transit attachments"}), ("minimal", set())])
+def test_traffic_has_a_price_by_its_way(fleet: str, ways: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """For 100 GB; a way through a resource that the fleet does not have is left out."""
+    assert run(["cost", str(EXAMPLES / f"{fleet}.yaml")]) == 0
+
+    _, _, table = capsys.readouterr().out.partition("traffic, USD per 100 GB\n")
+    rows = dict(line.strip().rsplit(maxsplit=1) for line in table.partition("\n\n")[0].splitlines())
+    assert {"NAT gateways", "transit attachments", "interface endpoints"} & rows.keys() == {"NAT gateways", *ways}
+    assert (rows["NAT gateways"], rows["flow logs"]) == ("4.50", "50.00")
+    run(["cost", str(EXAMPLES / f"{fleet}.yaml"), "--json"])
+    assert json.loads(capsys.readouterr().out)["traffic_per_gb"].keys() == rows.keys()
+
+
 @pytest.mark.usefixtures("here")
 def test_a_program_reads_the_bill_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     """USD per hour, in total and by group, with the source of the prices."""
@@ -75,6 +88,25 @@ def test_a_program_reads_the_quotas_as_one_document(capsys: pytest.CaptureFixtur
     assert (processors["min"], processors["max"], processors["granted"]) == (0, 12288, None)
 
 
+def test_a_fixed_limit_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has the figure of this fleet, the word `fixed` in place of a code, and no request for an increase."""
+    assert run(["quotas", str(LAB)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line[2:].partition("  ")[0]: line.split()[-4:] for line in lines if line.endswith("fixed")}
+    assert set(rows) == {
+        "characters of a role's policies",
+        "Route 53 calls a minute",
+        "parameters read a minute",
+    }
+    (least, most, limit, _) = rows["characters of a role's policies"]
+    assert (least, limit) == (most, "10,240")
+    assert not [line for line in lines if "--quota-code" in line and "L-" not in line]
+    run(["quotas", str(LAB), "--json"])
+    fixed = [entry for entry in json.loads(capsys.readouterr().out)["quotas"] if entry["code"] is None]
+    assert {entry["name"] for entry in fixed} == set(rows)
+
+
 MINIMAL = str(EXAMPLES / "minimal.yaml")
 HOME = "us-west-2"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI"}
@@ -89,7 +121,8 @@ def _grant(account: StubbedSession, needs: list[QuotaNeed], value: float) -> Non
 
 
 def _needs(file: str, region: str) -> list[QuotaNeed]:
-    return [need for need in quota_needs(plan_of(Path(file)), load_catalog()) if need.region == region]
+    needs = quota_needs(plan_of(Path(file)), load_catalog())
+    return [need for need in needs if need.region == region and need.quota.code]
 
 
 def test_what_was_granted_stands_beside_what_is_needed(
@@ -177,7 +210,8 @@ def test_a_document_of_quotas_holds_what_was_granted(
 
     run(["quotas", MINIMAL, "--json"])
 
-    assert {entry["granted"] for entry in json.loads(capsys.readouterr().out)["quotas"]} == {100_000.0}
+    quotas = json.loads(capsys.readouterr().out)["quotas"]
+    assert {entry["granted"] for entry in quotas if entry["code"]} == {100_000.0}
 
 
 EDIT = {

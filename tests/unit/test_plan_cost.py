@@ -208,3 +208,29 @@ def test_the_largest_type_of_a_group_counts() -> None:
     quotas = needed(cpu=group(WEST, types=["c7i.large", "c7i.4xlarge"], nodes={"min": 1, "max": 10}))
 
     assert quotas["us-west-2", "on-demand standard vCPUs"] == (16, 160)
+
+
+def test_capacity_blocks_of_the_fleet_have_a_fixed_limit() -> None:
+    """AWS sells at most 256 machines in all blocks of a day, so the blocks of all regions count at home."""
+    blocks = [
+        {**WEST, "market": "capacity-block", "reservation": f"cr-0123456789abcdef{number}", "zone": "us-west-2a"}
+        for number in range(2)
+    ]
+
+    quotas = needed(
+        one=group(blocks[0], types=["p5.48xlarge"], nodes={"min": 0, "max": 64}),
+        two=group(blocks[1], types=["p5.48xlarge"], nodes={"min": 1, "max": 32}),
+    )
+
+    assert quotas["us-west-2", "machines in capacity blocks"] == (1, 96)
+
+
+def test_calls_of_first_boots_have_fixed_limits() -> None:
+    """If all machines of groups start in one minute: names of machines for SSH, and parameters of each region."""
+    ssh = group(WEST, EAST, nodes={"min": 30, "max": 300})
+
+    quotas = needed(ssh=ssh, workers=group(EAST, use="kubernetes", nodes={"min": 0, "max": 600}))
+
+    assert quotas["us-west-2", "Route 53 calls a minute"] == (60, 600)
+    assert quotas["us-west-2", "parameters read a minute"] == (120, 1200)
+    assert quotas["us-east-1", "parameters read a minute"] == (0, 3600)
