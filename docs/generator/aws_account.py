@@ -170,7 +170,7 @@ They include the bucket and the key of [the state](state.md), the commands of [i
 
 ## Permissions of single commands
 
-An operator without those policies needs these, for one command. `sts:GetCallerIdentity` needs none of them.
+An operator without those policies needs these, for one command. AWS always permits `sts:GetCallerIdentity`.
 Other pages have those of [images](images.md#permissions), [logins](ssh.md#permissions),
 [the state](state.md#permissions) and [the VPN](vpn.md).
 

@@ -73,6 +73,16 @@ def _faults(file: Path) -> list[str]:
     return [f"{fault.code} {fault.key}: {fault.message}" for fault in faults if fault.level is Level.ERROR]
 
 
+def test_the_site_of_the_documentation_is_valid(file: Path) -> None:
+    """docs/fleet-file.md shows a site with several networks."""
+    page = (Path(__file__).parents[2] / "docs/fleet-file.md").read_text(encoding="utf-8")
+    (site,) = (block for block in page.split("```yaml\n") if block.startswith("sites:\n"))
+    file.write_text(OFFICE.partition("sites:\n")[0] + site.partition("```")[0], encoding="utf-8")
+
+    assert _faults(file) == []
+    assert len(load_fleet(file, load_catalog()).fleet.sites["office"].networks) == 2
+
+
 def test_machines_of_a_site_are_in_any_of_its_networks(file: Path) -> None:
     """The gateway, a machine and a name server; an address elsewhere is refused with the networks."""
     assert _edited(file, "name: lab\n", "name: lab\n") == []
