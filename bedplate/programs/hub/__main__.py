@@ -1,0 +1,218 @@
+"""The command `bedplate-hub`: it checks requests for nginx, and makes tokens for the accounts of this machine."""
+
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
+from threading import Thread
+from typing import Any
+
+from ..program import ProgramError, output
+from .records import Lines
+from .rules import check_request, check_write, file_of
+from .tokens import HOUR, LONGEST, SCOPE, RefusedError, Token, read_token, sign
+
+VOLUME, PEOPLE = Path("/srv/hub"), Path("/etc/bedplate/hub-people")
+_REMOVED, _RECORD = "tokens/removed", "/run/mlflow/socket"
+_SHORTEST_KEY, _LARGEST_BODY = 32, 4_096
+_FIRST_DESCRIPTOR = 3  # sd_listen_fds(3)
+
+
+class Hub:
+    """The keys and files of the hub, and MLflow's socket; tests use other folders."""
+
+    def __init__(
+        self, keys: Sequence[bytes], volume: Path = VOLUME, people: Path = PEOPLE, record: str = _RECORD
+    ) -> None:
+        self._keys, self._volume, self._record = keys, volume, record
+        self._people, self._removed = Lines(people), Lines(volume / _REMOVED)
+        self._runs, self._ended = Lines(volume / "tokens/runs"), Lines(volume / "tokens/ended")
+        self._usage: Mapping[str, Any] = {"time": 0}
+
+    def person(self, uid: int) -> str:
+        """Return the name of a person. Raises RefusedError for others, and for those who were removed."""
+        name = self._people.read().get(str(uid))
+        if name is None or str(uid) in self._removed.read():
+            raise RefusedError(403, "no person of the fleet")
+        return name
+
+    def check(self, authorization: str, method: str, target: str, length: str) -> tuple[Token, str]:
+        """Return the token of a request that it allows, and the name of its person. Raises RefusedError."""
+        kind, _, text = authorization.partition(" ")
+        token = read_token(text if kind.lower() == "bearer" else "", self._keys, time.time())
+        if token.scope in self._ended.read():
+            raise RefusedError(401, "the token has ended")
+        person = self.person(token.uid)
+        check_request(token, person, method, target)
+        if method == "PUT":
+            exists = (self._volume / "artifacts" / file_of(target)).exists()
+            check_write(file_of(target), length, self._in_use(), exists=exists)
+        return token, person
+
+    def mint(self, uid: int, scope: str, study: str = "") -> str:
+        """Return a token of a person, who asks by a study if it has a name. Raises RefusedError."""
+        person, token = self.person(uid), Token(uid, int(time.time()) + (HOUR if scope == "person" else LONGEST), scope)
+        if not SCOPE.fullmatch(scope):
+            raise RefusedError(400, "a scope is person, run:ID with MLflow's id of the run, or study:NAME")
+        if token.kind == "study" and not token.name.startswith(f"{person}-"):
+            raise RefusedError(403, f"your studies have names that start with {person}-")
+        if scope in self._ended.read():
+            raise RefusedError(409, "the run or study has ended")
+        if study and not (token.kind == "run" and self._id_of(token.name).startswith(f"{study}-")):
+            raise RefusedError(403, f"this study has runs whose id starts with {study}-")
+        if token.kind == "run" and _claim(self._runs, token.name, str(uid)) != str(uid):
+            raise RefusedError(403, "another person owns this run")
+        return sign(token, self._keys[0])
+
+    def end(self, token: Token) -> None:
+        """Refuse the token of a run or study from now on. Raises RefusedError."""
+        _claim(self._ended, token.scope)
+
+    def _id_of(self, run: str) -> str:
+        """Return the tag `bedplate.id` of a run. Raises RefusedError if MLflow does not answer, or has no such run."""
+        url = f"http://localhost/api/2.0/mlflow/runs/get?run_id={run}"
+        try:
+            answer = output("curl", "--silent", "--fail", "--max-time", "10", "--unix-socket", self._record, url)
+            tags = json.loads(answer)["run"]["data"]["tags"]
+            return next((str(tag["value"]) for tag in tags if tag["key"] == "bedplate.id"), "")
+        except (ProgramError, ValueError, LookupError, TypeError):
+            raise RefusedError(503, "the record does not answer, or has no such run") from None
+
+    def _in_use(self) -> float:
+        """Return the share of the disk that is in use, as df(1) does."""
+        disk = os.statvfs(self._volume)
+        used = disk.f_blocks - disk.f_bfree
+        return used / (used + disk.f_bavail)
+
+    def usage(self) -> Mapping[str, Any]:
+        """Return the bytes of each person's packs and artefacts, at most an hour old; "" has those of nobody."""
+        if self._usage["time"] <= time.time() - HOUR:
+            runs, people, sizes = self._runs.read(), self._people.read(), dict[str, int]()
+            for folder in (self._volume / "artifacts").glob("*/*"):
+                owner = folder.name if folder.parent.name == "packs" else people.get(runs.get(folder.name, ""), "")
+                sizes[owner] = sizes.get(owner, 0) + sum(path.lstat().st_size for path in folder.rglob("*"))
+            self._usage = {"time": int(time.time()), "disk": self._in_use(), "people": sizes}
+        return self._usage
+
+
+def _claim(lines: Lines, word: str, value: str = "") -> str:
+    try:
+        return lines.claim(word, value)
+    except OSError as error:
+        sys.stderr.write(f"cannot write {lines.path}: {error.strerror}\n")
+        raise RefusedError(507, "the hub cannot write to its disk: ask an administrator") from None
+
+
+class Server(ThreadingUnixStreamServer):
+    """A server on a socket that systemd has opened."""
+
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket, handler: type[StreamRequestHandler], hub: Hub) -> None:
+        super().__init__("", handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket, self.hub = listener, hub
+
+
+class Requests(BaseHTTPRequestHandler):
+    """Requests of nginx: `/check` and `/reason` about another request, and those of clients to `/bedplate/`.
+
+    A failure is a traceback in the journal; nginx refuses what was not checked.
+    """
+
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_GET(self) -> None:
+        """Answer with JSON. nginx understands some statuses of `/check` only, and asks for the others by `/reason`."""
+        try:
+            status, facts = self._respond(self.server.hub)
+        except RefusedError as error:
+            status, facts = error.status, {"error_code": str(error.status), "message": str(error)}
+        is_check = self.path == "/check"
+        self.send_response(status if not is_check or status in {200, 401} else 403)
+        # nginx reads no body of this answer.
+        body = b"" if is_check else json.dumps(facts).encode()
+        for name in {"name", "scope"} & facts.keys():
+            self.send_header(f"X-{name}", facts[name])
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815  the name of a method of HTTP
+
+    def _respond(self, hub: Hub) -> tuple[int, Mapping[str, Any]]:
+        asks = self.path in {"/check", "/reason"}
+        names = ("Authorization", "X-Method", "X-Target", "X-Length")
+        authorization, *request = (self.headers.get(name, "") for name in names)
+        method, target, length = request if asks else (self.command, self.path, "")
+        token, person = hub.check(authorization, method, target, length)
+        if self.path == "/reason":
+            raise RefusedError(403, "nginx cannot read this file")
+        if asks:
+            return 200, {"name": person, "scope": token.scope}
+        if self.path == "/bedplate/token":
+            return 200, {"token": hub.mint(token.uid, self._scope(), study=token.name)}
+        if self.path == "/bedplate/end":
+            hub.end(token)
+            return 200, {}
+        if self.path == "/bedplate/usage":
+            return 200, hub.usage()
+        return 200, {**vars(token), "name": person, "now": time.time()}
+
+    def _scope(self) -> str:
+        try:
+            length = min(int(self.headers["Content-Length"]), _LARGEST_BODY)
+            return str(json.loads(self.rfile.read(length))["scope"])
+        except (ValueError, LookupError, TypeError):
+            raise RefusedError(400, 'the body must be {"scope": "run:ID"}') from None
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing: nginx logs each request."""
+
+
+class Mint(StreamRequestHandler):
+    """A line with a scope from an account of this machine, answered with a token, or with `error: ` and the reason."""
+
+    server: Server
+    timeout = 10
+
+    def handle(self) -> None:
+        """Answer one caller; the kernel says who it is: unix(7), SO_PEERCRED."""
+        credentials = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _, uid, _ = struct.unpack("3i", credentials)
+        try:
+            answer = self.server.hub.mint(uid, self.rfile.readline(_LARGEST_BODY).decode(errors="replace").strip())
+        except RefusedError as error:
+            answer = f"error: {error}"
+        self.wfile.write(answer.encode())
+
+
+def serve(hub: Hub, listeners: Sequence[socket.socket]) -> None:
+    """Answer nginx on the first socket, and accounts of this machine on the second."""
+    check, mint = Server(listeners[0], Requests, hub), Server(listeners[1], Mint, hub)
+    Thread(target=mint.serve_forever, daemon=True).start()
+    check.serve_forever()
+
+
+def main(words: Sequence[str]) -> None:
+    """Serve; `bedplate-hub remove UID` refuses the tokens of a person instead."""
+    if words[:1] == ["remove"]:
+        Lines(VOLUME / _REMOVED).claim(str(int(words[1])))
+        return
+    folder = Path(os.environ["CREDENTIALS_DIRECTORY"])
+    keys = [key for name in ("tokens", "tokens.former") if (key := (folder / name).read_bytes().strip())]
+    if not keys or min(map(len, keys)) < _SHORTEST_KEY:
+        sys.exit("the key of tokens is missing or too short")
+    serve(Hub(keys), [socket.socket(fileno=_FIRST_DESCRIPTOR + number) for number in range(2)])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
