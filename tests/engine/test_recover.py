@@ -40,5 +40,5 @@ def test_kills_during_creations_neither_lose_nor_double_an_object(
         assert run(["up", "--yes"]) == 0
         assert capsys.readouterr().out == "no change\n"
 
-        assert run(["destroy", "--yes"]) == 0
+        assert run(["destroy", "--yes", "--end-machines"]) == 0
         assert lab.recorded(*STACKS) == lab.objects()
