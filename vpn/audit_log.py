@@ -43,8 +43,8 @@ def _parse_serial(text: str) -> int:
 
 
 _Moment = Annotated[AwareDatetime, PlainSerializer(_moment_text)]
-# Hexadecimal in the log.
-_Serial = Annotated[int, PlainValidator(_parse_serial), PlainSerializer("{:x}".format)]
+# Hexadecimal in the log. From Python 3.13 on, pydantic refuses the signature of `str.format`.
+_Serial = Annotated[int, PlainValidator(_parse_serial), PlainSerializer(lambda serial: f"{serial:x}")]
 
 
 @dataclass(frozen=True, slots=True)
