@@ -96,6 +96,8 @@ ARCHIVED = (
 _BARE = (
     *("systemd", "systemd-sysv", "dbus", "libpam-systemd", "openssh-server", "sudo", "python3", "ca-certificates"),
     *("iproute2", "netbase", "iputils-ping", "procps", "kmod", "curl", "locales", "apt-utils", "whiptail"),
+    # minbase of Debian 13 lacks it, and every machine with a root of ext4 has it.
+    *(() if RELEASE == "bookworm" else ("e2fsprogs",)),
 )
 # As on Ubuntu.
 _UBUNTU = ("systemd-resolved", "netplan.io", "cloud-init", "needrestart", "unattended-upgrades")
