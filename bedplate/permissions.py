@@ -1,7 +1,7 @@
 """The permissions of a fleet's roles, as statements and JSON texts of IAM policies: of nodes, pods and replication.
 
-Nodes have a role for each kind: ssh, kubernetes, gateway, and each control plane member. Permissions are limited to the
-regions of the fleet, to its resources by name, or to resources with its tag.
+Nodes have a role for each kind: ssh, kubernetes, gateway, hub, and each control plane member. Permissions are limited
+to the regions of the fleet, to its resources by name, or to resources with its tag.
 """
 
 import json
@@ -12,12 +12,14 @@ from typing import Literal
 from bedplate.capacity.shrink import PAUSED
 from bedplate.plan.capacity import ends_itself
 from bedplate.plan.cluster import join_parameter, person_name
-from bedplate.plan.fleet import NODES_STORE, BucketPlan, ControlPlaneMember, FleetPlan
+from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
+from bedplate.plan.hub import HUB_DUMPS, HUB_FILES, HUB_HOST, HubPlan
 from bedplate.plan.issuer import has_pod_roles, pod_role_name
 from bedplate.plan.links import ssh_patterns, ssh_pools
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST
 from bedplate.plan.pools import FLEET, GROUP, MEMBER, USE, bucket_name
 from bedplate.plan.registration import ENABLED
+from bedplate.plan.stores import NODES_STORE, BucketPlan
 from bedplate.spec.sites import Use
 
 # Condition operator to key to values, as in {"Bool": {"aws:SecureTransport": ("false",)}}.
@@ -180,11 +182,47 @@ def _hold_volume(plan: FleetPlan, *machines: str) -> Statement:
     )
 
 
+def _hub_permissions(plan: FleetPlan, hub: HubPlan) -> Iterator[Statement]:
+    """Yield the permissions of the hub: its own volume, its own backups, the list and the reports of machines."""
+    yield _hold_volume(plan, hub.node)
+    if hub.bucket:
+        bucket = bucket_arn(hub.bucket.name)
+        own = tuple(f"{folder}/{hub.node}/*" for folder in (HUB_DUMPS, HUB_FILES))
+        yield Statement(
+            sid="ListBackups",
+            actions=("s3:ListBucket",),
+            resources=(bucket,),
+            conditions={"StringLike": {"s3:prefix": own}},
+        )
+        yield Statement(
+            sid="UseBackups",
+            # No deletion: the bucket keeps versions, so a stolen hub destroys no backup.
+            actions=("s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"),
+            resources=tuple(f"{bucket}/{prefix}" for prefix in own),
+        )
+        yield _use_bucket_key(plan, (hub.bucket.region,), bucket, "UseBackupKey")
+    yield from _status_permissions(plan)
+    yield allow_in_regions(plan, "SeeFleet", ("autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"))
+
+
+def _use_bucket_key(plan: FleetPlan, regions: tuple[str, ...], bucket: str, sid: str) -> Statement:
+    """Return the statement to use the data key for one bucket, or for the buckets of a pattern."""
+    key_use = allow_key_use(plan, "s3", regions, "data", ("kms:Decrypt", "kms:GenerateDataKey"))
+    # The bucket's key, not that of the object, so the context is the bucket.
+    likes = {**key_use.conditions["StringLike"], "kms:EncryptionContext:aws:s3:arn": (bucket,)}
+    return replace(key_use, sid=sid, conditions={**key_use.conditions, "StringLike": likes})
+
+
 def _approver_permissions(plan: FleetPlan) -> Iterator[Statement]:
     """Yield the permissions to write the token of workers, and to read the keys that they publish in their status."""
     home = plan.home.name
     yield Statement(sid="WriteJoinToken", actions=("ssm:PutParameter",), resources=(_join_parameter(plan),))
     yield replace(allow_key_use(plan, "ssm", (home,), "parameters", ("kms:Encrypt",)), sid="EncryptJoinToken")
+    yield from _status_permissions(plan)
+
+
+def _status_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions to read what machines report."""
     buckets = _nodes_buckets(plan)
     yield Statement(
         sid="ListStatus",
@@ -230,7 +268,7 @@ _SESSION_ACTIONS = (
     "ssmmessages:OpenControlChannel",
     "ssmmessages:OpenDataChannel",
 )
-GATEWAY = "gateway"
+GATEWAY, HUB = "gateway", HUB_HOST
 
 
 def member_kind(member: ControlPlaneMember) -> str:
@@ -239,11 +277,12 @@ def member_kind(member: ControlPlaneMember) -> str:
 
 
 def _permanent_machines(plan: FleetPlan) -> Mapping[str, tuple[str, ...]]:
-    """Return the names of the permanent machines of each kind: control plane members, and laptop gateways."""
+    """Return the names of the permanent machines of each kind: control plane members, the hub, laptop gateways."""
     members = plan.control_plane.members if plan.control_plane else ()
     places = {pool.place for pool in plan.laptops} & {*plan.regions_by_name}
     gateways = tuple(f"{LAPTOP_GATEWAY_HOST}.{place}" for place in sorted(places))
-    return {**{member_kind(member): (member.name,) for member in members}, GATEWAY: gateways}
+    hub = {HUB: (plan.hub.node,)} if plan.hub and plan.hub.region else {}
+    return {**{member_kind(member): (member.name,) for member in members}, **hub, GATEWAY: gateways}
 
 
 def node_kinds(plan: FleetPlan) -> tuple[str, ...]:
@@ -264,10 +303,12 @@ def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
 
 
 def _kind_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
-    """Return the permissions that no other kind has. Gateways and the control plane have no access to data."""
+    """Return the permissions that no other kind has. Gateways, the hub and the control plane have no access to data."""
     machines = _permanent_machines(plan).get(kind, ())
     if kind == GATEWAY:
         return iter((_hold_volume(plan, *machines),) if machines else ())
+    if kind == HUB and plan.hub:
+        return _hub_permissions(plan, plan.hub)
     if machines:
         return _control_permissions(plan, *machines)
     match Use(kind):
@@ -378,10 +419,7 @@ def _bundle_permissions(plan: FleetPlan) -> Iterator[Statement]:
         # AWS replaces this variable by the id of the role and of the instance that calls.
         resources=(f"{buckets}/status/${{aws:userid}}/*",),
     )
-    key_use = allow_key_use(plan, "s3", region_names(plan), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
-    # The bucket's key, not that of the object, so the context is the bucket.
-    likes = {**key_use.conditions["StringLike"], "kms:EncryptionContext:aws:s3:arn": (buckets,)}
-    yield replace(key_use, sid="UseBundleKey", conditions={**key_use.conditions, "StringLike": likes})
+    yield _use_bucket_key(plan, region_names(plan), buckets, "UseBundleKey")
 
 
 def _lifecycle_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
@@ -397,8 +435,8 @@ def _lifecycle_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
 
 
 def _metric_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
-    """Yield the permission to count failed machines, and whether a gateway serves, for the alarms on both."""
-    if kind in {*Use, GATEWAY}:
+    """Yield the permission to count failed machines, and whether a gateway or the hub serves, for alarms."""
+    if kind in {*Use, GATEWAY, HUB}:
         statement = allow_in_regions(plan, "CountGateFailures", ("cloudwatch:PutMetricData",))
         equals = {**statement.conditions["StringEquals"], "cloudwatch:namespace": (gate_namespace(plan),)}
         yield replace(statement, conditions={"StringEquals": equals})

@@ -19,6 +19,7 @@ from bedplate.permissions import policy, registration_permissions
 from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.plan.hub import HUB_HOST
 from bedplate.plan.links import api_name, forwards_to_cluster, ssh_pools
 from stacks.network.firewall import RuleGroup
 from stacks.network.transit import RegionStack
@@ -100,6 +101,8 @@ def home_records(
         names[api_name(plan).removesuffix(f".{plan.domain}")] = [
             str(member.address) for member in plan.control_plane.members
         ]
+    if plan.hub:
+        names[HUB_HOST] = [str(plan.hub.address)]
     if gateway is not None:
         names[f"laptops.{plan.home.name}"] = [gateway]
     return names | {f"{store}.files.{plan.home.name}": addresses for store, addresses in files.items()}

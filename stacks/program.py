@@ -17,7 +17,7 @@ from bedplate.catalog import Catalog
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
 from bedplate.lock import check_recorded, lock_path, read_lock
-from bedplate.permissions import GATEWAY, member_kind, node_kinds, replicated_stores
+from bedplate.permissions import GATEWAY, HUB, member_kind, node_kinds, replicated_stores
 from bedplate.plan.cost import bill
 from bedplate.plan.fleet import Accounts, FleetPlan, RegionPlan
 from bedplate.plan.issuer import has_pod_roles, issuer_documents
@@ -27,7 +27,7 @@ from bedplate.plan.pools import PoolPlan, pool_interfaces
 from bedplate.plan.stacks import LINKS, PRICE, SHARED, chosen_parts
 from bedplate.spec.network import Interconnect
 from stacks.alarms import AccountBudget, AlarmTopic
-from stacks.compute.machines import ControlInputs, ControlMachines, LaptopGateway, gateway_inputs
+from stacks.compute.machines import ControlInputs, ControlMachines, HubMachine, LaptopGateway, MachineInputs
 from stacks.compute.pool import Pool, PoolInputs
 from stacks.compute.template import NodeBase, Start, first_boot, image_of
 from stacks.dns import (
@@ -65,7 +65,7 @@ from stacks.options import (
     stack_reference,
     tag_with_resource_name,
 )
-from stacks.storage.buckets import NodesBucket, ReplicationRole, StoreBucket, StoreReplication
+from stacks.storage.buckets import HubBucket, NodesBucket, ReplicationRole, StoreBucket, StoreReplication
 from stacks.storage.files import FileSystemInputs, SharedFileSystem
 from stacks.vpn import GatewayPeering, PeeredGateway, declare_sites
 
@@ -96,6 +96,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     context = RegionContext(plan, region, network, egress, firewall, alarms.arn, shared, options)
     zone = _declare_home(context) if region.home else None
     gateway = _declare_laptops(context)
+    _declare_hub(context)
     files = _declare_storage(context)
     _declare_pools(context)
     if zone:
@@ -140,10 +141,7 @@ def _declare_home(context: RegionContext) -> PrivateZone:
         members = plan.control_plane.members
         profiles = {member.name: profile_arn_of(context.shared, member_kind(member)) for member in members}
         pods = PodsFirewall(plan, network.vpc_id, options).group_id if pods_router(plan) else None
-        tables = network.table_ids
-        inputs = ControlInputs(
-            network.node_subnet_ids, tables, firewall, pods, context.egress, profiles, context.topic_arn
-        )
+        inputs = ControlInputs(network, firewall, pods, context.egress, profiles, context.topic_arn)
         machines = ControlMachines(plan, plan.control_plane, inputs, options)
         pulumi.export("control_plane", machines.group_names)
     return zone
@@ -156,10 +154,21 @@ def _declare_laptops(context: RegionContext) -> LaptopGateway | None:
     if pool is None:
         return None
     profile_arn = profile_arn_of(context.shared, GATEWAY)
-    inputs = gateway_inputs(gateway_zone(region, plan.catalog), context.network, profile_arn, context.topic_arn)
+    zone, internet = gateway_zone(region, plan.catalog), context.network.internet_gateway
+    inputs = MachineInputs(zone, context.network, internet, profile_arn, context.topic_arn)
     gateway = LaptopGateway(plan, pool, inputs, context.options)
     pulumi.export("laptop_gateway", gateway.outputs)
     return gateway
+
+
+def _declare_hub(context: RegionContext) -> None:
+    """Declare the hub if the region has it."""
+    plan = context.plan
+    if plan.hub and plan.hub.region == context.region.name:
+        profile_arn = profile_arn_of(context.shared, HUB)
+        inputs = MachineInputs(plan.hub.zone, context.network, context.egress, profile_arn, context.topic_arn)
+        machine = HubMachine(plan, plan.hub, inputs, context.firewall.group, context.options)
+        pulumi.export("hub", machine.group_name)
 
 
 def _declare_storage(context: RegionContext) -> dict[str, SharedFileSystem]:
@@ -174,6 +183,8 @@ def _declare_storage(context: RegionContext) -> dict[str, SharedFileSystem]:
         if bucket.region == context.region.name
     }
     NodesBucket(plan, plan.nodes_bucket(context.region.name), key.arn, options)
+    if plan.hub and plan.hub.bucket and plan.hub.region == context.region.name:
+        HubBucket(plan, plan.hub.bucket, key.arn, options)
     if not context.region.home:
         FleetParameters(plan.name, boot_parameters(plan), key.arn, options)
     pulumi.export("data_key_arn", key.arn)

@@ -10,6 +10,7 @@ from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.foreign import parse_json
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import has_transit
+from bedplate.plan.nodes import Platform, permanent_nodes
 
 # Pulumi writes the whole state at each step: a deployment leaves many versions.
 _VERSIONS_KEPT_DAYS = 90
@@ -234,8 +235,8 @@ def _key_fault(client: AwsClient, plan: FleetPlan, region: str) -> str:
         return ""
     if client.call("kms", region, "describe_key", KeyId=key)["KeyMetadata"]["KeyManager"] == "AWS":
         return ""
-    if plan.control_plane and region == plan.home.name:
-        return f"{key}, and members of the control plane may not attach such a volume"
+    if region in {node.region for node in permanent_nodes(plan) if node.platform is Platform.CLOUD}:
+        return f"{key}, and permanent machines may not attach such a volume"
     try:
         policy = parse_json(client.call("kms", region, "get_key_policy", KeyId=key, PolicyName="default")["Policy"])
     except (Denied, NotThere):

@@ -1,7 +1,7 @@
 """All rules and checks, collected from the topic modules.
 
 Codes: E0 the file, E1 shape, E2 network and sites, E3 groups, E4 names, storage and live fleets, E5 people and
-secrets, E6 format, image, Kubernetes and VPN, E7 exceptions, E8 cost. Codes that start with W are warnings.
+secrets, E6 format, image, Kubernetes, VPN and hub, E7 exceptions, E8 cost. Codes that start with W are warnings.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -16,6 +16,7 @@ from bedplate.checks import (
     exceptions,
     file,
     groups,
+    hub,
     images,
     ladders,
     lifetimes,
@@ -52,6 +53,7 @@ TOPICS: tuple[Topic, ...] = (
     storage,
     people,
     cluster,
+    hub,
     examples,
     access,
 )

@@ -51,7 +51,8 @@ def check_control_plane(context: Context) -> Iterator[Fault]:
     if facts and (facts.vcpus < LEAST_VCPUS or facts.memory_mib < LEAST_MEMORY_MIB):
         message = f"{plane.type} has {facts.vcpus} vCPUs and {facts.memory_mib} MiB"
         yield fault(SMALL_CONTROL_PLANE, f"{key}.type", message)
-    yield from _check_home_offer(context, f"{key}.type", plane.type)
+    home = next((name for name, region in context.fleet.regions.items() if region.home), "")
+    yield from check_offer(context, f"{key}.type", plane.type, home)
 
 
 def check_laptop_gateways(context: Context) -> Iterator[Fault]:
@@ -71,12 +72,11 @@ def check_laptop_gateways(context: Context) -> Iterator[Fault]:
         yield fault(DUPLICATE_GATEWAY, key, f"{gateway.region or gateway.site} already has a gateway")
 
 
-def _check_home_offer(context: Context, key: str, type_name: str) -> Iterator[Fault]:
-    """Yield a fault if the home region does not offer the control plane's type."""
-    home = next((name for name, region in context.fleet.regions.items() if region.home), None)
+def check_offer(context: Context, key: str, type_name: str, region: str) -> Iterator[Fault]:
+    """Yield a fault if a region does not offer the type of permanent machines."""
     catalog = context.catalog
-    if home and home in catalog.regions and type_name in catalog.types and not catalog.offered(type_name, home):
-        yield fault(TYPE_NOT_OFFERED, key, f"the home region {home} does not offer {type_name}")
+    if region in catalog.regions and type_name in catalog.types and not catalog.offered(type_name, region):
+        yield fault(TYPE_NOT_OFFERED, key, f"{region} does not offer {type_name}")
 
 
 def check_pods(context: Context) -> Iterator[Fault]:
@@ -132,14 +132,23 @@ _MEMBER_FIX = (
 
 
 def check_members(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:
-    """Yield a fault if a zone of the control plane, which the lock keeps, does not offer its type."""
-    plane, home = plan.control_plane, plan.home.name
-    if plane is None or plane.type not in catalog.types or not catalog.has_letters_of(plan.account, home):
-        return
-    offered = catalog.offered(plane.type, home)
-    if names := [f"{member.name} ({member.zone})" for member in plane.members if member.zone not in offered]:
-        message = f"{plane.type} is not offered in the zones of {', '.join(names)}"
-        yield fault(TYPE_NOT_OFFERED, "kubernetes.control_plane.type", message, _MEMBER_FIX)
+    """Yield a fault if a zone of the control plane or the hub, which the lock keeps, does not offer its type."""
+    for key, type_name, region, zones in _fixed_machines(plan):
+        if type_name not in catalog.types or not catalog.has_letters_of(plan.account, region):
+            continue
+        offered = catalog.offered(type_name, region)
+        if names := [f"{name} ({zone})" for name, zone in zones if zone not in offered]:
+            message = f"{type_name} is not offered in the zones of {', '.join(names)}"
+            yield fault(TYPE_NOT_OFFERED, key, message, _MEMBER_FIX)
+
+
+def _fixed_machines(plan: FleetPlan) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]:
+    """Yield the key, the type and the region of machines with fixed addresses, and each name with its zone."""
+    if plane := plan.control_plane:
+        zones = [(member.name, member.zone) for member in plane.members]
+        yield "kubernetes.control_plane.type", plane.type, plan.home.name, zones
+    if (hub := plan.hub) and hub.region:
+        yield "hub.type", hub.type, hub.region, [(hub.node, hub.zone)]
 
 
 CHECKS = (check_workers, check_control_plane, check_laptop_gateways, check_pods, check_worker_paths)

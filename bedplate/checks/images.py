@@ -166,7 +166,7 @@ def _check_chip(gpu: _Gpu, suitable: Sequence[str]) -> Iterator[Fault]:
 
 
 def check_images(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:
-    """Yield faults of pools and control planes without a recorded image for their region and architecture."""
+    """Yield faults of pools, control plane and hub without a recorded image for their region and architecture."""
     images = plan.record.images
     if not images:
         return
@@ -183,6 +183,8 @@ def _launches(plan: FleetPlan) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield f"groups.{pool.group}.ladder.{pool.rung}", pool.region, pool.types
     if plan.control_plane:
         yield "kubernetes.control_plane", plan.home.name, (plan.control_plane.type,)
+    if plan.hub and plan.hub.region:
+        yield "hub", plan.hub.region, (plan.hub.type,)
 
 
 def _arch(name: str, catalog: Catalog) -> Arch:

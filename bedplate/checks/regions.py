@@ -8,10 +8,9 @@ from bedplate.catalog import Catalog, RegionFacts
 from bedplate.checks.diagnostics import Context, one_of, planned_pools, repeated
 from bedplate.checks.ladders import ZONE_OF_OTHER_REGION, keyed_rungs, rung_capacity
 from bedplate.errors import nearest
-from bedplate.plan.fleet import FIXED_PREFIX
 from bedplate.plan.planner import endpoint_services
 from bedplate.plan.pools import PoolPlan, addresses_per_node
-from bedplate.plan.space import NODES_BITS, REGION_NARROWEST, REGION_WIDEST, block_size
+from bedplate.plan.space import FIXED_PREFIX, NODES_BITS, REGION_NARROWEST, REGION_WIDEST, block_size
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group
@@ -59,17 +58,18 @@ def check_home(context: Context) -> Iterator[Fault]:
 
 
 def check_unused_regions(context: Context) -> Iterator[Fault]:
-    """Yield a warning about each region that no rung, store or laptop gateway uses."""
+    """Yield a warning about each region that no rung, store, hub or laptop gateway uses."""
     fleet = context.fleet
     used = {rung.region for group in fleet.groups.values() for rung in group.ladder} | set(_gateway_regions(fleet))
     for store in fleet.storage.values():
         used |= {store.region} if store.kind == "efs" else set(store.regions) if store.kind == "s3" else set()
+    used |= {fleet.hub.region} if fleet.hub and fleet.hub.region else set()
     # A region that the file or AWS does not have may be this one, misspelt.
     if not used | fleet.regions.keys() <= context.catalog.regions.keys() or not used <= fleet.regions.keys():
         return
     for name, region in fleet.regions.items():
         if not region.home and name not in used and context.is_whole("groups"):
-            yield fault(UNUSED_REGION, f"regions.{name}", f"no ladder, store or gateway of laptops uses {name}")
+            yield fault(UNUSED_REGION, f"regions.{name}", f"no ladder, store, hub or gateway of laptops uses {name}")
 
 
 def _check_zones(name: str, region: Region, facts: RegionFacts | None) -> Iterator[Fault]:

@@ -9,8 +9,9 @@ from typing import assert_never
 from bedplate.checks.diagnostics import Context, one_of, repeated
 from bedplate.checks.ladders import check_declared_region
 from bedplate.permissions import LONGEST_INLINE, length, role_policies
-from bedplate.plan.fleet import ISSUER_STORE, NODES_STORE, FleetPlan
+from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import bucket_name
+from bedplate.plan.stores import ISSUER_STORE, NODES_STORE
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.sites import EfsStore, NfsStore, S3Store
 
@@ -101,7 +102,7 @@ def check_stores(context: Context) -> Iterator[Fault]:
                 yield from _check_buckets(context, name, store)
                 yield from _check_readers(context, name, store)
             case NfsStore():
-                yield from _check_export(context, key, store)
+                yield from check_declared_machine(context, key, store.site, store.machine)
                 yield from _check_path(f"{key}.mount", store.mount)
                 yield from _check_path(f"{key}.export", store.export)
             case _:
@@ -147,11 +148,12 @@ def _check_readers(context: Context, name: str, store: S3Store) -> Iterator[Faul
             )
 
 
-def _check_export(context: Context, key: str, store: NfsStore) -> Iterator[Fault]:
-    yield from check_declared_site(context, f"{key}.site", store.site)
-    machines = context.declared.names("sites", store.site, "machines")
-    if store.site in context.declared.names("sites") and store.machine not in machines:
-        yield fault(UNKNOWN_MACHINE, f"{key}.machine", f"{store.site} has no machine {store.machine}", one_of(machines))
+def check_declared_machine(context: Context, key: str, site: str, machine: str) -> Iterator[Fault]:
+    """Yield a fault if the file does not declare a site, or a machine there."""
+    yield from check_declared_site(context, f"{key}.site", site)
+    machines = context.declared.names("sites", site, "machines")
+    if site in context.declared.names("sites") and machine not in machines:
+        yield fault(UNKNOWN_MACHINE, f"{key}.machine", f"{site} has no machine {machine}", one_of(machines))
 
 
 def _check_path(key: str, path: str) -> Iterator[Fault]:

@@ -31,6 +31,8 @@ def _machines(fleet: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{machine}.{site}" for machine in facts.get("machines", {}))
     gateways = fleet.get("vpn", {}).get("laptops", {}).get("gateways", ())
     yield from (f"laptops.{gateway['region']}" for gateway in gateways if "region" in gateway)
+    if region := fleet.get("hub", {}).get("region"):
+        yield f"hub.{region}"
     members = fleet.get("kubernetes", {}).get("control_plane", {}).get("count", 0)
     home = next((region for region, facts in fleet["regions"].items() if facts.get("home")), "")
     yield from (f"control-{number}.{home}" for number in range(1, members + 1))

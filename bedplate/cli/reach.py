@@ -12,7 +12,7 @@ from bedplate.plan.reachability import parse_flow
 GraphFile = Annotated[
     str, typer.Argument(metavar="GRAPH", help="File with the output of `graph`; - is stdin.", show_default=False)
 ]
-PLACES = "IP address, machine, zone, zone/edge, region, site, laptops.PLACE, path of a block, or internet."
+PLACES = "IP address, machine, hub, zone, zone/edge, region, site, laptops.PLACE, path of a block, or internet."
 From = Annotated[str, typer.Argument(metavar="FROM", help=PLACES, show_default=False)]
 To = Annotated[str, typer.Argument(metavar="TO", help="As FROM.", show_default=False)]
 

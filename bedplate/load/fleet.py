@@ -14,6 +14,7 @@ from bedplate.checks.cluster import check_members
 from bedplate.checks.diagnostics import Context, Declared
 from bedplate.checks.examples import EXAMPLE_VALUE, OFFERS_OF_OTHER_ACCOUNT, UNVERIFIED_CHECKSUM, live_faults
 from bedplate.checks.exceptions import without_allowed
+from bedplate.checks.hub import check_hub_paths
 from bedplate.checks.images import check_images
 from bedplate.checks.lifetimes import IN_THE_PAST, check_budget
 from bedplate.checks.people import SECRET, Secret, secrets_in
@@ -290,6 +291,7 @@ def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan) -> tuple[Fault
     plan_faults = (
         *check_images(plan, plan.catalog),
         *check_members(plan, plan.catalog),
+        *check_hub_paths(plan),
         *check_policies(plan),
         *check_budget(plan),
     )

@@ -26,7 +26,7 @@ _PATHS = (
     "pods|services",
 )
 _PATH = re.compile("|".join(_PATHS), re.ASCII)
-_MACHINE = re.compile(rf"control-\d\.{_REGION}", re.ASCII)
+_MACHINE = re.compile(rf"(control-\d|hub)\.{_REGION}", re.ASCII)
 _IMAGE_OF = re.compile(rf"{_REGION}/(x86_64|arm64)", re.ASCII)
 _BAKED_FOR = re.compile(rf"{_REGION}/(workbench|worker)-(x86_64|arm64)[a-z0-9-]*", re.ASCII)
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)

@@ -405,7 +405,7 @@ mount_volume() {
     printf '[Unit]\nRequiresMountsFor=%s\n' "$MOUNT${FOLDERS:+ $FOLDERS}" \
       >"$ROOT/etc/systemd/system/$unit.service.d/60-bedplate-${MOUNT##*/}.conf"
   done
-  mount_at "$device" "$MOUNT" ext4 noatime,x-systemd.device-timeout=300 0 2
+  mount_at "$device" "$MOUNT" ext4 noatime,x-systemd.device-timeout=300,x-systemd.growfs 0 2
   for folder in $FOLDERS; do
     install -d -m 0700 "$ROOT$MOUNT/${folder##*/}"
     mount_at "$ROOT$MOUNT/${folder##*/}" "$folder" none bind 0 0

@@ -31,7 +31,7 @@ _LIST = "`bedplate node list --live` shows its state"
 
 
 def ready_machines(operator: Operator, command: str) -> Result:
-    """Configure the machines of SSH groups, laptop gateways, the control plane, and machines of sites that answer.
+    """Configure the machines of SSH groups, laptop gateways, control plane, hub, and machines of sites that answer.
 
     Waits at most ten minutes until AWS runs them. `command` continues; the exit status is 6 if a machine is not ready.
     """
@@ -71,7 +71,7 @@ def _wait(operator: Operator, plan: FleetPlan, client: AwsClient) -> tuple[list[
     until = time.monotonic() + _WAIT
     last = ""
     while True:
-        results = [*_pool_machines(plan, client), *_gateways(plan, client)]
+        results = [*_pool_machines(plan, client), *_permanent_machines(plan, client)]
         machines, errors = _with_keys(
             operator, client, [result for result in results if isinstance(result, LiveMachine)]
         )
@@ -130,9 +130,9 @@ def _show_idle_groups(operator: Operator, plan: FleetPlan, client: AwsClient) ->
             operator.show([f"{group}: no machine runs; start one: `bedplate node start {group}`"])
 
 
-def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[LiveMachine | PartialError]:
+def _permanent_machines(plan: FleetPlan, client: AwsClient) -> Iterator[LiveMachine | PartialError]:
     for node in permanent_nodes(plan):
-        if (node.laptops or NodeRole.CONTROL in node.roles) and is_in_cloud(NodeLocation(node)):
+        if is_in_cloud(NodeLocation(node)):
             try:
                 yield find_instance(client, plan, node)
             except PartialError as error:
@@ -161,7 +161,7 @@ def _location(operator: Operator, plan: FleetPlan, machine: LiveMachine) -> Node
     if machine.group:
         return location_of(plan, machine)
     node = find_node(plan, machine.name or "", plan.catalog)
-    if NodeRole.CONTROL in node.roles:
+    if node.roles & {NodeRole.CONTROL, NodeRole.HUB}:
         return NodeLocation(node)
     gateway = node.laptops
     if gateway and gateway.public and gateway.name_servers(Transport.UDP):

@@ -83,6 +83,8 @@ def _machines(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
         members = plan.control_plane.members
         zones = "".join(sorted({_letter(member.zone, region.name) for member in members}))
         rows.insert(0, ((Word("control plane"),), (Word(zones, "note"),), (Word(len(members)),)))
+    if plan.hub and plan.hub.region == region.name:
+        rows.insert(0, ((Word("hub"),), (Word(_letter(plan.hub.zone, region.name), "note"),), (Word(1),)))
     return (heads, *rows) if rows else ()
 
 
@@ -127,6 +129,8 @@ def site_card(plan: FleetPlan, site: SitePlan) -> Card:
         for export in plan.exports
         if export.site == site.name
     )
+    hub = plan.hub if plan.hub and plan.hub.place == site.name else None
+    network += [((Word("hub"),), (Word(hub.address, "code"),))] if hub else []
     tables = (tuple(network), tuple(_site_machines(site)), exports)
     blocks = ", ".join(map(str, site.networks.values()))
     title = ((Word(site.name, "heading"),), (Word(blocks, "code"),))

@@ -8,7 +8,15 @@ from types import MappingProxyType
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import HOURS_OF_MONTH, QuotaFacts
-from bedplate.plan.firewall import WORKER_PORTS, control_rules, has_workers, node_rules, pod_rules, storage_rules
+from bedplate.plan.firewall import (
+    WORKER_PORTS,
+    control_rules,
+    has_workers,
+    hub_rules,
+    node_rules,
+    pod_rules,
+    storage_rules,
+)
 from bedplate.plan.fleet import FleetPlan, RegionPlan, cached_on_plan
 from bedplate.plan.links import has_inbound_resolver, has_outbound_resolver, has_transit, remote_networks
 from bedplate.plan.pools import PoolPlan, VolumePlan, combined_max, pool_interfaces, share_of_week
@@ -48,6 +56,7 @@ GATEWAY_VOLUME = VolumePlan(16)
 # Keys, lists and a host key have less than 1 MiB: the smallest volume of gp3.
 KEYS_VOLUME = VolumePlan(1)
 CONTROL_VOLUME = VolumePlan(50)
+HUB_VOLUME = VolumePlan(50)
 # etcd stores at most 8 GiB, plus its snapshots. Source: etcd documentation, "System limits".
 ETCD_VOLUME = VolumePlan(32)
 # A VPN connection has two tunnels, each with a public address of AWS.
@@ -92,6 +101,8 @@ def _in_region(plan: FleetPlan, region: RegionPlan) -> Iterator[FixedResource]:
     }
     yield from (FixedResource(rate, region.name, count) for rate, count in counts.items())
     yield FixedResource(GATEWAY_TYPE, region.name, gateways, "laptop gateway")
+    if plan.hub and plan.hub.region == region.name:
+        yield FixedResource(plan.hub.type, region.name, 1, "hub")
     if region.home:
         yield from _at_home(plan, region.name)
 
@@ -116,7 +127,7 @@ class FixedVolumes:
 
 @cached_on_plan
 def fixed_volumes(plan: FleetPlan) -> tuple[FixedVolumes, ...]:
-    """Return the volumes of laptop gateways and of the control plane."""
+    """Return the volumes of laptop gateways, of the control plane and of the hub."""
     members, home = len(plan.control_plane.members) if plan.control_plane else 0, plan.home.name
     volumes = (
         *(
@@ -127,6 +138,9 @@ def fixed_volumes(plan: FleetPlan) -> tuple[FixedVolumes, ...]:
         FixedVolumes("control plane, disks", home, members, CONTROL_VOLUME),
         FixedVolumes("control plane, etcd", home, members, ETCD_VOLUME),
     )
+    if (hub := plan.hub) and hub.region:
+        volumes += (FixedVolumes("hub, disk", hub.region, 1, HUB_VOLUME),)
+        volumes += (FixedVolumes("hub, records", hub.region, 1, VolumePlan(hub.disk)),)
     return tuple(group for group in volumes if group.count)
 
 
@@ -166,7 +180,7 @@ def _alarm_metrics(plan: FleetPlan, region: RegionPlan) -> int:
     """
     pools = sum(pool.region == region.name for pool in plan.pools)
     gateways = laptop_gateway_count(plan, region)
-    groups = pools + gateways
+    groups = pools + gateways + bool(plan.hub and plan.hub.region == region.name)
     if region.home and plan.control_plane:
         groups += len(plan.control_plane.members)
     return 2 * groups + pools + gateways + nat_gateway_count(plan, region) + len(plan.sites) + _copies(plan, region)
@@ -417,10 +431,11 @@ def _rules(plan: FleetPlan, region: RegionPlan) -> int:
     """Return the number of rules of the largest security group, including rules with a group as source."""
     nodes = len(node_rules(plan, region)) + 1
     storage = len(storage_rules(plan, region)) + 1 if _file_systems(plan, region) else 0
+    hub = len(hub_rules(plan, region)) + 2 if plan.hub and plan.hub.region == region.name else 0
     if not (region.home and plan.control_plane):
-        return max(nodes, storage)
+        return max(nodes, storage, hub)
     to_control = 1 + (len(WORKER_PORTS) if has_workers(plan, region.name) else 0)
-    return max(nodes + 1, len(control_rules(plan)) + 1 + to_control, len(pod_rules(plan)), storage)
+    return max(nodes + 1, len(control_rules(plan)) + 1 + to_control, len(pod_rules(plan)), storage, hub)
 
 
 def _quota_counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str, tuple[int, int]]:

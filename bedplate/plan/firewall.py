@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
-from bedplate.plan.links import API_PORT, is_connected
+from bedplate.plan.links import API_PORT, is_connected, node_blocks, place_names
 from bedplate.plan.space import nodes_space
 
 TCP, UDP = "tcp", "udp"
@@ -55,8 +55,19 @@ def control_rules(plan: FleetPlan) -> tuple[FirewallRule, ...]:
 
     A region with workers needs nine rules: the quota of 60 rules a group is enough for 6 regions.
     """
-    api = _from_nodes(_connected_regions(plan, plan.home), "API", TCP, API)
-    return (*_from_people(plan, "SSH", SSH), *_from_people(plan, "API", API), *api, *_from_remote_workers(plan))
+    api = [*_from_people(plan, "API", API), *_from_nodes(_connected_regions(plan, plan.home), "API", TCP, API)]
+    if plan.hub and plan.hub.region == plan.home.name:
+        api.append(FirewallRule("api-from-hub", "API from the hub", IPv4Network(plan.hub.address), TCP, API))
+    return (*_from_people(plan, "SSH", SSH), *api, *_from_remote_workers(plan))
+
+
+def hub_rules(plan: FleetPlan, region: RegionPlan) -> tuple[FirewallRule, ...]:
+    """Return the rules of the hub's group, except the rule with the node group of its region as source.
+
+    A region needs three rules: the quota of 60 rules a group is enough for 18 regions.
+    """
+    nodes = _from_nodes(_connected_regions(plan, region), "Hub", TCP, HTTPS)
+    return (*_from_people(plan, "SSH", SSH), *_from_people(plan, "Hub", HTTPS), *nodes)
 
 
 # TCP ports of pods and services for laptops and sites. None of them is a port of the control plane besides the API,
@@ -106,6 +117,27 @@ def has_workers(plan: FleetPlan, place: str) -> bool:
         return True
     site = plan.sites_by_name.get(place)
     return site is not None and any(machine.spec.is_worker for machine in site.machines.values())
+
+
+def ssh_filter_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
+    """Yield the rules of a machine's packet filter for SSH from laptops, sites and nodes."""
+    for pool in plan.laptops:
+        yield FirewallRule(
+            f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH
+        )
+    for place in place_names(plan):
+        for name, block in node_blocks(plan, place):
+            yield FirewallRule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
+
+
+def service_filter_rules(plan: FleetPlan, name: str, service: str, port: int) -> Iterator[FirewallRule]:
+    """Yield the rules of a packet filter for a service of all nodes, sites and laptops; pods have a node's address."""
+    for place in place_names(plan):
+        for source, block in node_blocks(plan, place):
+            yield FirewallRule(f"{name}-from-{source}", f"{service} for {place}", block, TCP, port)
+    for pool in plan.laptops:
+        about = f"{service} for laptops of {pool.place}"
+        yield FirewallRule(f"{name}-from-laptops-{pool.place}", about, pool.block, TCP, port)
 
 
 def region_transit_rules(region: RegionPlan) -> tuple[FirewallRule, ...]:

@@ -3,7 +3,7 @@
 Also here: the user and group ids of people, and the zones and addresses of the control plane's machines.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, wraps
@@ -13,14 +13,16 @@ from typing import TypeVar, cast
 
 from bedplate.catalog import Catalog
 from bedplate.plan.faults import IDS_EXHAUSTED, NAME_RECORDED, PlanFaults
+from bedplate.plan.hub import HubPlan
 from bedplate.plan.pools import PoolPlan, bucket_name
 from bedplate.plan.record import Record
-from bedplate.plan.space import site_networks
+from bedplate.plan.space import fixed_block, site_networks
+from bedplate.plan.stores import ISSUER_STORE, NODES_STORE, BucketPlan, ExportPlan, FilesPlan
 from bedplate.rules import Fault, fault
 from bedplate.spec.fleet import Alarms, Budget, Fleet
 from bedplate.spec.groups import Image, Ring
 from bedplate.spec.network import Egress, Interconnect, TunnelAuth
-from bedplate.spec.sites import Clients, Dials, Machine, NameServers, Site
+from bedplate.spec.sites import Dials, Machine, NameServers, Site
 
 
 class Access(StrEnum):
@@ -213,7 +215,7 @@ class LaptopPool:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneMember:
-    """One control-plane machine: its name (`control-1.us-west-2`), its zone and its fixed address."""
+    """One control-plane machine, or the hub: its name (`control-1.us-west-2`), its zone and its fixed address."""
 
     name: str
     zone: str
@@ -233,50 +235,6 @@ class ControlPlane:
     containerd: str
     mirrors: Mapping[str, str] = field(default_factory=dict)
     pod_roles: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class FilesPlan:
-    """An EFS file system."""
-
-    store: str
-    region: str
-    mount: str
-
-
-@dataclass(frozen=True, slots=True)
-class ExportPlan:
-    """A folder that a site's machine exports over NFS to clients on the site."""
-
-    store: str
-    site: str
-    machine: str
-    export: str
-    mount: str
-    clients: Clients = Clients.MACHINES
-
-
-NODES_STORE = "nodes"
-"""The part of a bucket's name that no store may have: the bucket of node bundles."""
-ISSUER_STORE = "issuer"
-"""The same of the bucket with the public keys of the cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class BucketPlan:
-    """One S3 bucket of a store, in one region; `name` is unique over all AWS accounts."""
-
-    store: str
-    region: str
-    name: str
-    expire_days: int | None
-    readers: tuple[str, ...] = ()
-    """ARNs of roles outside the fleet that may read."""
-
-    @property
-    def host(self) -> str:
-        """The host name at which its objects are."""
-        return f"{self.name}.s3.{self.region}.amazonaws.com"
 
 
 ViewT = TypeVar("ViewT")
@@ -331,6 +289,7 @@ class FleetPlan:
     boundary: str | None = None
     """The ARN of the permissions boundary of every role."""
     control_plane: ControlPlane | None = None
+    hub: HubPlan | None = None
     image: Image = field(default_factory=Image)
     """The content of machine images; its driver branch is always set."""
     software: str = ""
@@ -389,8 +348,8 @@ class FleetPlan:
 
     @cached_property
     def addresses(self) -> Mapping[str, IPv4Address]:
-        """The fixed addresses by `machine.place`: of sites' machines, then of the control plane."""
-        return MappingProxyType({**self.site_addresses, **self._member_addresses})
+        """The fixed addresses by `machine.place`: of sites' machines, then of the control plane and the hub."""
+        return MappingProxyType({**self.site_addresses, **self._assigned_addresses})
 
     @cached_property
     def site_addresses(self) -> Mapping[str, IPv4Address]:
@@ -399,15 +358,16 @@ class FleetPlan:
         return MappingProxyType({f"{machine.label}.{site}": machine.address for site, machine in machines})
 
     @property
-    def _member_addresses(self) -> dict[str, IPv4Address]:
+    def _assigned_addresses(self) -> dict[str, IPv4Address]:
         members = self.control_plane.members if self.control_plane else ()
-        return {member.name: member.address for member in members}
+        hub = {self.hub.node: self.hub.address} if self.hub and self.hub.region else {}
+        return {member.name: member.address for member in members} | hub
 
     @property
     def new_addresses(self) -> Mapping[str, IPv4Address]:
-        """Addresses of control-plane machines that the lock does not hold yet, by name."""
+        """Addresses of control-plane machines and of the hub that the lock does not hold yet, by name."""
         recorded = self.record.addresses
-        return {name: address for name, address in self._member_addresses.items() if recorded.get(name) != address}
+        return {name: address for name, address in self._assigned_addresses.items() if recorded.get(name) != address}
 
     @property
     def new_people(self) -> Mapping[str, int]:
@@ -433,7 +393,7 @@ class FleetPlan:
         """Return the next record: the previous one with the new blocks, addresses and ids."""
         people, groups = self.accounts.uids, self.accounts.groups
         return self.record.adding(
-            blocks=self.new_blocks, addresses=self._member_addresses, people=people, groups=groups
+            blocks=self.new_blocks, addresses=self._assigned_addresses, people=people, groups=groups
         )
 
 
@@ -501,26 +461,16 @@ def _next_id(recorded: Mapping[str, int], ids: range) -> int:
     return max(recorded.values(), default=ids.start - 1) + 1
 
 
-FIXED_PREFIX = 28
-
-
-def fixed_block(nodes: IPv4Network) -> IPv4Network:
-    """Return the part of a node subnet for fixed addresses, clear of the first four, which AWS reserves."""
-    size = 1 << (nodes.max_prefixlen - FIXED_PREFIX)
-    return IPv4Network((int(nodes.network_address) + size, FIXED_PREFIX))
-
-
 def place_members(
-    home: RegionPlan, count: int, recorded: Mapping[str, IPv4Address], offering: Container[str]
+    region: RegionPlan, names: Sequence[str], recorded: Mapping[str, IPv4Address], offering: Container[str]
 ) -> tuple[ControlPlaneMember, ...]:
-    """Return the control plane's machines; recorded ones whose zone is in the file keep their address.
+    """Return machines with fixed addresses; recorded ones whose zone is in the file keep their address.
 
     A new one gets the zone with the fewest members among those `offering` its type, else among all zones, and there
     the lowest address that was never used. Ties go to the zone with the lowest subnet.
     """
-    zones = sorted(home.zones, key=lambda zone: zone.nodes)
+    zones = sorted(region.zones, key=lambda zone: zone.nodes)
     offering_zones = [zone for zone in zones if zone.name in offering] or zones
-    names = [member_name(number, home.name) for number in range(1, count + 1)]
     placed = {
         name: ControlPlaneMember(name, zone.name, recorded[name])
         for name, zone in _recorded_zones(names, zones, recorded)
@@ -530,6 +480,11 @@ def place_members(
         placed[name] = _place_member(name, offering_zones, tuple(placed.values()), used)
         used.add(placed[name].address)
     return tuple(placed[name] for name in names)
+
+
+def member_names(count: int, region: str) -> tuple[str, ...]:
+    """Return the names of the control plane's machines."""
+    return tuple(member_name(number, region) for number in range(1, count + 1))
 
 
 def member_name(number: int, region: str) -> str:

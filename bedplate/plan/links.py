@@ -250,18 +250,15 @@ def api_name(plan: FleetPlan) -> str:
 
 @cached_on_plan
 def fixed_hosts(plan: FleetPlan) -> Mapping[str, tuple[IPv4Address, ...]]:
-    """Return the fixed addresses of the fleet by full name, and those of the Kubernetes API."""
+    """Return the fixed addresses of the fleet by full name, and those of the Kubernetes API and the hub."""
     addresses: dict[str, tuple[IPv4Address, ...]] = {
         f"{name}.{plan.domain}": (address,) for name, address in plan.addresses.items()
     }
     if plan.control_plane:
         addresses[api_name(plan)] = tuple(member.address for member in plan.control_plane.members)
+    if plan.hub:
+        addresses[plan.hub.host] = (plan.hub.address,)
     return MappingProxyType(addresses)
-
-
-def short_name(member: ControlPlaneMember) -> str:
-    """Return the host name of a control-plane machine, such as `control-1`."""
-    return member.name.partition(".")[0]
 
 
 @cached_on_plan

@@ -1,6 +1,6 @@
 """The plan of each machine that roles configure: roles, firewall rules, mounts, exports, buckets and GPUs.
 
-Sites' machines, the control plane and laptop gateways are permanent. Machines of SSH pools are numbered.
+Sites' machines, the control plane, the hub and laptop gateways are permanent. Machines of SSH pools are numbered.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,29 +20,30 @@ from bedplate.plan.firewall import (
     BGP,
     DNS,
     DNS_PROTOCOLS,
+    HTTPS,
     IKE,
     NFS,
     OVERLAY,
     POD_RULES,
-    SSH,
     TCP,
     UDP,
     WORKER_PORTS,
     FirewallRule,
     has_workers,
     pod_rules,
+    service_filter_rules,
+    ssh_filter_rules,
 )
 from bedplate.plan.fleet import (
     Access,
     Account,
     Accounts,
-    BucketPlan,
-    ExportPlan,
     FleetPlan,
     MachinePlan,
     SitePlan,
     cached_on_plan,
 )
+from bedplate.plan.hub import HubPlan
 from bedplate.plan.laptops import LaptopGatewayPlan, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
@@ -52,7 +53,6 @@ from bedplate.plan.links import (
     forwards_dns,
     highest_number,
     machine_blocks,
-    node_blocks,
     place_names,
     pods_router,
     region_peers,
@@ -60,6 +60,7 @@ from bedplate.plan.links import (
     ssh_pools,
 )
 from bedplate.plan.pools import PoolPlan
+from bedplate.plan.stores import BucketPlan, ExportPlan
 from bedplate.spec.sites import Clients, Use
 from bedplate.spec.text import seconds_of
 
@@ -82,6 +83,7 @@ class NodeRole(StrEnum):
     TUNNELS = "gateway of the site"
     PEERED = "gateway to other regions"
     FILES = "file server"
+    HUB = "hub"
 
 
 class MountKind(StrEnum):
@@ -183,6 +185,8 @@ class NodePlan:
     """The plan of the capacity controller, on a member of the control plane."""
     joining: JoiningPlan | None = None
     """The plan of the approver of nodes, on a member of the control plane."""
+    hub: HubPlan | None = None
+    """The hub, on its machine."""
 
     @property
     def host(self) -> str:
@@ -207,7 +211,7 @@ def access_on(roles: frozenset[NodeRole]) -> Access:
     """
     if NodeRole.WORKBENCH in roles:
         return Access.LOGIN
-    return Access.TOKENS if NodeRole.CONTROL in roles else Access.NONE
+    return Access.TOKENS if roles & {NodeRole.CONTROL, NodeRole.HUB} else Access.NONE
 
 
 @cached_on_plan
@@ -231,8 +235,9 @@ _USER_ROLES = frozenset({NodeRole.WORKBENCH, NodeRole.WORKER})
 def _mounts(
     plan: FleetPlan, label: str, place: str, platform: Platform, roles: frozenset[NodeRole]
 ) -> tuple[Mount, ...]:
-    """Return the mounts of a machine: none for a machine without users or workloads."""
-    if not roles & _USER_ROLES:
+    """Return the mounts of a machine: none without users or workloads, and for the hub of a site that of its backup."""
+    backup = plan.hub.backup if plan.hub and NodeRole.HUB in roles else None
+    if not roles & _USER_ROLES and backup is None:
         return ()
     files, exports, _ = plan.stores
     if platform is Platform.CLOUD:
@@ -250,7 +255,7 @@ def _mounts(
     return tuple(
         Mount(export.store, MountKind.NFS, f"{export.machine}.{place}.{plan.domain}", export.export, export.mount)
         for export in exports
-        if export.site == place and export.machine != label
+        if export.site == place and export.machine != label and (backup is None or export == backup)
     )
 
 
@@ -277,7 +282,9 @@ def _clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Networ
     if export.clients is Clients.LAN:
         return tuple(site.networks.items())
     server = f"{export.machine}.{site.name}"
-    return tuple((name, block) for name, block in site.used_blocks() if name != server)
+    clients = tuple((name, block) for name, block in site.used_blocks() if name != server)
+    hub = plan.hub if plan.hub and plan.hub.backup == export else None
+    return (*clients, (hub.node, IPv4Network(hub.address))) if hub else clients
 
 
 def _buckets(plan: FleetPlan, region: str, roles: frozenset[NodeRole]) -> tuple[BucketPlan, ...]:
@@ -299,9 +306,10 @@ OPENVPN = tuple((str(transport), transport.port) for transport in Transport)
 def _inbound_rules(plan: FleetPlan, label: str, place: str, roles: frozenset[NodeRole]) -> tuple[FirewallRule, ...]:
     """Return the inbound rules of a machine's packet filter."""
     return (
-        *_ssh_rules(plan),
+        *ssh_filter_rules(plan),
         *_compute_rules(plan, place, roles),
         *_control_plane_rules(plan, roles),
+        *(service_filter_rules(plan, "hub", "Hub", HTTPS) if NodeRole.HUB in roles else ()),
         *_pod_rules(plan, roles),
         *_overlay_rules(plan, place, roles),
         *_nfs_rules(plan, label, place),
@@ -309,17 +317,6 @@ def _inbound_rules(plan: FleetPlan, label: str, place: str, roles: frozenset[Nod
         *_dns_rules(plan, roles),
         *_bgp_rules(plan, place, roles),
     )
-
-
-def _ssh_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
-    """Yield the rules for SSH from laptops, sites and nodes."""
-    for pool in plan.laptops:
-        yield FirewallRule(
-            f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH
-        )
-    for place in place_names(plan):
-        for name, block in node_blocks(plan, place):
-            yield FirewallRule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
 
 
 def _compute_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
@@ -336,17 +333,12 @@ def _control_plane_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterato
         return
     for member in plan.control_plane.members if plan.control_plane else ():
         yield FirewallRule(f"all-from-{member.name}", f"All from {member.name}", IPv4Network(member.address))
-    for place in place_names(plan):
-        for name, block in node_blocks(plan, place):
-            yield FirewallRule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
+    yield from service_filter_rules(plan, "api", "Kubernetes API", API_PORT)
     for place in (place for place in place_names(plan) if has_workers(plan, place)):
         for name, block in machine_blocks(plan, place, workers=True):
             for service, protocol, port in WORKER_PORTS:
                 about = f"{service} from workers of {place}"
                 yield FirewallRule(f"{service.lower()}-from-{name}", about, block, protocol, port)
-    for pool in plan.laptops:
-        about = f"Kubernetes API for laptops of {pool.place}"
-        yield FirewallRule(f"api-from-laptops-{pool.place}", about, pool.block, TCP, API_PORT)
 
 
 def _pod_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
@@ -423,7 +415,7 @@ _NamedPlanner = tuple[str, Callable[[], NodePlan]]
 
 
 def permanent_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
-    """Return the permanent machines: those of sites, of the control plane, and the laptop gateways."""
+    """Return the permanent machines: those of sites, of the control plane, the hub, and the laptop gateways."""
     return tuple(plan_node() for _, plan_node in _permanent(plan))
 
 
@@ -472,6 +464,9 @@ def _permanent(plan: FleetPlan) -> Iterator[_NamedPlanner]:
             member.name,
             partial(_node, plan, member.name, Platform.CLOUD, frozenset(roles), member.address),
         )
+    if plan.hub and plan.hub.region:
+        hub = frozenset({NodeRole.HUB})
+        yield plan.hub.node, partial(_node, plan, plan.hub.node, Platform.CLOUD, hub, plan.hub.address)
     for pool in plan.laptops:
         if pool.place in plan.regions_by_name:
             name = f"{LAPTOP_GATEWAY_HOST}.{pool.place}"
@@ -518,6 +513,8 @@ def _site_roles(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozen
         roles.update(NodeRole.LAPTOPS for pool in plan.laptops if pool.place == site.name)
     if _exports(plan, machine.label, site.name):
         roles.add(NodeRole.FILES)
+    if plan.hub and plan.hub.node == f"{machine.label}.{site.name}":
+        roles.add(NodeRole.HUB)
     return frozenset(roles)
 
 
@@ -574,6 +571,7 @@ def _node(
         # No machine of a site is changed before the cluster exists.
         cluster=as_node(plan, name) if platform is Platform.CLOUD or plan.record.authority else None,
         joining=joining_plan(plan) if NodeRole.CONTROL in roles else None,
+        hub=plan.hub if NodeRole.HUB in roles else None,
     )
 
 

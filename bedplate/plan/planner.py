@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
-from typing import assert_never
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import Arch, ChipFacts
@@ -14,10 +13,7 @@ from bedplate.plan.allocation import TUNNEL_NUMBERS, allocate_blocks, initiating
 from bedplate.plan.cluster import check_departed
 from bedplate.plan.cost import GATEWAY_TYPE
 from bedplate.plan.fleet import (
-    BucketPlan,
     ControlPlane,
-    ExportPlan,
-    FilesPlan,
     FleetPlan,
     LaptopPool,
     RegionPlan,
@@ -25,45 +21,18 @@ from bedplate.plan.fleet import (
     SiteTunnelPlan,
     TunnelPlan,
     ZonePlan,
+    member_names,
     number_accounts,
     place_members,
 )
+from bedplate.plan.hub import HUB_HOST, HubPlan
 from bedplate.plan.pools import PoolPlan, bucket_name, pool_name
 from bedplate.plan.record import Record
+from bedplate.plan.stores import BucketPlan, stores
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group, Rung
 from bedplate.spec.network import Endpoint, TunnelAuth
-from bedplate.spec.sites import EfsStore, NfsStore, S3Store, Use
-
-
-def stores(fleet: Fleet) -> tuple[tuple[FilesPlan, ...], tuple[ExportPlan, ...], tuple[BucketPlan, ...]]:
-    """Return the EFS file systems, the exports of sites, and a bucket for each region of each S3 store."""
-    files: list[FilesPlan] = []
-    exports: list[ExportPlan] = []
-    buckets: list[BucketPlan] = []
-    for name, store in fleet.storage.items():
-        match store:
-            case EfsStore():
-                files.append(FilesPlan(name, store.region, store.mount))
-            case NfsStore():
-                exports.append(
-                    ExportPlan(name, store.site, store.machine, store.export, store.mount, clients=store.clients)
-                )
-            case S3Store():
-                buckets += [
-                    BucketPlan(
-                        store=name,
-                        region=region,
-                        name=bucket_name(fleet.name, name, fleet.account, region),
-                        expire_days=store.expire_days,
-                        readers=store.readers,
-                    )
-                    for region in store.regions
-                ]
-            case _:
-                assert_never(store)
-    return tuple(files), tuple(exports), tuple(buckets)
-
+from bedplate.spec.sites import Use
 
 # The part of an endpoint's service name after `com.amazonaws.<region>.`. A pull from ECR uses its API and its registry.
 # Session Manager no longer needs `ec2messages`: the agent uses only `ssmmessages`, and newer regions have no such
@@ -101,7 +70,7 @@ def image_parameter(arch: str) -> str:
 
 
 def image_places(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
-    """Return every `region/architecture` in which pools, laptop gateways or the control plane have machines."""
+    """Return every `region/architecture` in which pools, laptop gateways, control plane or hub have machines."""
     return tuple(sorted({f"{region}/{architecture(types, catalog)}" for region, types in _machines(plan)}))
 
 
@@ -125,6 +94,8 @@ def _machines(plan: FleetPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield from ((pool.place, (GATEWAY_TYPE,)) for pool in plan.laptops if pool.place in plan.regions_by_name)
     if plan.control_plane:
         yield plan.home.name, (plan.control_plane.type,)
+    if plan.hub and plan.hub.region:
+        yield plan.hub.region, (plan.hub.type,)
 
 
 def pools(fleet: Fleet, catalog: Catalog) -> tuple[PoolPlan, ...]:
@@ -189,6 +160,8 @@ def chosen_zones(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Itera
         yield from ((member.name, member.zone) for member in plan.control_plane.members)
     if any(pool.place == region.name for pool in plan.laptops):
         yield f"laptop gateway of {region.name}", gateway_zone(region, catalog)
+    if plan.hub and plan.hub.region == region.name:
+        yield plan.hub.node, plan.hub.zone
     for pool in plan.pools:
         if pool.region == region.name and pool.rung_spec.zone is None:
             yield pool.name, ", ".join(pool.zones)
@@ -203,6 +176,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
     regions = _regions(fleet, blocks)
     accounts = number_accounts(fleet, record)
     files, exports, buckets = stores(fleet)
+    control = _control_plane(fleet, regions, record, catalog)
     check_departed(fleet, accounts)
     return FleetPlan(
         name=fleet.name,
@@ -231,7 +205,8 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         exports=exports,
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
-        control_plane=_control_plane(fleet, regions, record, catalog),
+        control_plane=control,
+        hub=_hub(fleet, regions, {**record.addresses, **_addresses(control)}, catalog),
         image=fleet.image.model_copy(update=_versions(fleet, catalog)),
         software=catalog.software_set(fleet.software).name,
         accounts=accounts,
@@ -269,10 +244,36 @@ def _control_plane(
         return None
     home = next(region for region in regions if region.home)
     spec = cluster.control_plane
-    members = place_members(home, spec.count, record.addresses, catalog.offered(spec.type, home.name))
+    names = member_names(spec.count, home.name)
+    members = place_members(home, names, record.addresses, catalog.offered(spec.type, home.name))
     containerd = catalog.software_set(fleet.software).value("containerd")
     version = catalog.kubernetes(cluster.version)
     return ControlPlane(spec.type, version, members, containerd, cluster.mirrors, cluster.pod_roles)
+
+
+def _addresses(control: ControlPlane | None) -> Mapping[str, IPv4Address]:
+    return {member.name: member.address for member in control.members} if control else {}
+
+
+def _hub(
+    fleet: Fleet, regions: tuple[RegionPlan, ...], taken: Mapping[str, IPv4Address], catalog: Catalog
+) -> HubPlan | None:
+    """Return the plan of the hub; in a region it gets none of the `taken` addresses but its own."""
+    spec = fleet.hub
+    if spec is None:
+        return None
+    if spec.region is None:
+        site, label = spec.site or "", spec.machine or ""
+        backup = next((export for export in stores(fleet)[1] if export.store == spec.backup), None)
+        address = fleet.sites[site].machines[label].address
+        return HubPlan(f"{label}.{site}", fleet.domain, address, backup=backup)
+    region = next(region for region in regions if region.name == spec.region)
+    name = f"{HUB_HOST}.{region.name}"
+    (place,) = place_members(region, (name,), taken, catalog.offered(spec.type, region.name))
+    bucket = BucketPlan(
+        HUB_HOST, region.name, bucket_name(fleet.name, HUB_HOST, fleet.account, region.name), expire_days=None
+    )
+    return HubPlan(name, fleet.domain, place.address, region.name, place.zone, spec.type, spec.disk, bucket)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:

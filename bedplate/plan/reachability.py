@@ -10,6 +10,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from bedplate.errors import InputError, nearest, nearest_fix
 from bedplate.plan.fleet import FleetPlan, cached_on_plan
+from bedplate.plan.hub import HUB_HOST
 from bedplate.plan.links import cluster_blocks, highest_number, is_connected
 from bedplate.plan.space import region_path
 from bedplate.spec.network import Egress, Interconnect
@@ -22,6 +23,7 @@ class EndpointKind(StrEnum):
     EDGE = "edge"
     LAN = "lan"
     CONTROL = "control plane"
+    HUB = "hub"
     LAPTOPS = "laptops"
     PODS = "pods"
     INTERNET = "internet"
@@ -77,7 +79,10 @@ def pod_endpoints(plan: FleetPlan) -> tuple[Endpoint, ...]:
 def is_routed(plan: FleetPlan, source: Endpoint, target: Endpoint) -> bool:
     """Return whether the network must route packets from one endpoint to another."""
     if EndpointKind.INTERNET in (source.kind, target.kind):
-        return source.kind in (EndpointKind.NODES, EndpointKind.CONTROL) and plan.egress is not Egress.NONE
+        return (
+            source.kind in (EndpointKind.NODES, EndpointKind.CONTROL, EndpointKind.HUB)
+            and plan.egress is not Egress.NONE
+        )
     if source.place == target.place:
         return True
     match plan.interconnect:
@@ -92,6 +97,8 @@ def is_routed(plan: FleetPlan, source: Endpoint, target: Endpoint) -> bool:
 def _members(plan: FleetPlan) -> Iterator[Endpoint]:
     for member in plan.control_plane.members if plan.control_plane else ():
         yield Endpoint(member.name, EndpointKind.CONTROL, plan.home.name, IPv4Network(member.address), member.address)
+    if (hub := plan.hub) and hub.region:
+        yield Endpoint(hub.node, EndpointKind.HUB, hub.region, IPv4Network(hub.address), hub.address)
 
 
 def _subnets(plan: FleetPlan) -> Iterator[Endpoint]:
@@ -198,7 +205,8 @@ def _by_name(plan: FleetPlan) -> dict[str, Endpoint]:
             names.setdefault(region_path(endpoint.place), endpoint)
     by_block = {endpoint.block: endpoint for endpoint in by_name.values()}
     names |= {path: by_block[block] for path, block in plan.blocks.items() if block in by_block}
-    return names | {name: _at(plan, address, name) for name, address in plan.addresses.items()}
+    fixed = {HUB_HOST: plan.hub.address} if plan.hub else {}
+    return names | {name: _at(plan, address, name) for name, address in {**fixed, **plan.addresses}.items()}
 
 
 def _parse_address(name: str) -> IPv4Address | None:

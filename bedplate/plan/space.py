@@ -295,3 +295,12 @@ def _size_fault(key: str, prefix: int) -> Fault:
         why = f"an edge subnet would be /{edge}, and the smallest of AWS is /{SUBNET_NARROWEST}"
         fix = f"use /{REGION_NARROWEST} or wider"
     return fault(SUBNETS_DO_NOT_FIT, key=key, message=f"a region's block cannot be /{prefix}: {why}", fix=fix)
+
+
+FIXED_PREFIX = 28
+
+
+def fixed_block(nodes: IPv4Network) -> IPv4Network:
+    """Return the part of a node subnet for fixed addresses, clear of the first four, which AWS reserves."""
+    size = 1 << (nodes.max_prefixlen - FIXED_PREFIX)
+    return IPv4Network((int(nodes.network_address) + size, FIXED_PREFIX))

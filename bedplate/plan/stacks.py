@@ -11,6 +11,7 @@ from typing import Any
 
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.hub import HUB_HOST
 from bedplate.plan.links import has_transit, is_linked
 from bedplate.plan.pools import PoolPlan
 
@@ -225,4 +226,6 @@ def _keys_by_prefix(plan: FleetPlan) -> Iterator[tuple[str, str]]:
     yield from ((store, f"storage.{store}") for store in stores)
     if plan.control_plane:
         yield "control", "kubernetes.control_plane"
+    if plan.hub:
+        yield HUB_HOST, "hub"
     yield from ((pool.name, f"groups.{pool.group}.ladder.{pool.rung}") for pool in plan.pools)

@@ -78,6 +78,7 @@ def first_lines(plan: FleetPlan) -> Iterator[str]:
     """Yield what a first deployment creates: stacks, machines, and the address range of each region."""
     fixed = sum(pool.place in plan.regions_by_name for pool in plan.laptops)
     fixed += len(plan.control_plane.members) if plan.control_plane else 0
+    fixed += bool(plan.hub and plan.hub.region)
     groups = {pool.group: pool.group_spec.nodes for pool in plan.pools}.values()
     least, most = fixed + sum(pool.min for pool in plan.pools), fixed + sum(nodes.max for nodes in groups)
     machines = counted(most, "machine") if least == most else f"{least} to {counted(most, 'machine')}"

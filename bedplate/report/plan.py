@@ -37,6 +37,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
         if lines := aligned(rows):
             yield from ("", *lines)
     yield from _control_plane(plan)
+    yield from _hub(plan)
     for _, pools in groupby(plan.pools, key=lambda pool: pool.group):
         yield from _group(tuple(pools))
 
@@ -141,6 +142,15 @@ def _control_plane(plan: FleetPlan) -> Iterator[str]:
             (f"{_mark(member.name, plan.new_addresses)}  {member.name}", member.zone, str(member.address))
             for member in control.members
         )
+
+
+def _hub(plan: FleetPlan) -> Iterator[str]:
+    if hub := plan.hub:
+        machine = (hub.type, f"{hub.disk} GiB") if hub.region else ()
+        backups = f"s3://{hub.bucket.name}" if hub.bucket else hub.backup.store if hub.backup else "none"
+        yield from ("", f"  hub   {' · '.join((*machine, f'https://{hub.host}'))}")
+        mark = _mark(hub.node, plan.new_addresses)
+        yield from aligned([(f"{mark}  {hub.node}", hub.zone or hub.place, str(hub.address)), ("    backups", backups)])
 
 
 def _group(pools: tuple[PoolPlan, ...]) -> Iterator[str]:

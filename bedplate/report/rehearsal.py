@@ -47,7 +47,7 @@ def _networks(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
 
 
 def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
-    """Yield the ssh command for the first machine of each group, and the address of the Kubernetes API."""
+    """Yield the ssh command for the first machine of each group, the address of the Kubernetes API and of the hub."""
     for pool in ssh_pools(plan):
         if f"{plan.name}.{pool.region}" in exports:
             last = highest_number(plan, pool)
@@ -56,6 +56,8 @@ def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
     if plan.control_plane and f"{plan.name}.{plan.home.name}" in exports:
         api = f"https://{api_name(plan)}:{API_PORT} (Kubernetes is not installed)"
         yield ("  kubernetes", plan.home.name, api)
+    if (hub := plan.hub) and f"{plan.name}.{hub.region}" in exports:
+        yield ("  hub", hub.place, f"https://{hub.host} (its programs are not installed)")
 
 
 def _stores(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:

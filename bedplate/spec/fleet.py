@@ -37,6 +37,7 @@ from bedplate.spec.text import (
     Email,
     FleetName,
     GroupName,
+    HostLabel,
     InstanceType,
     KubernetesVersion,
     MirrorUrl,
@@ -164,6 +165,55 @@ class Kubernetes(Spec):
     )
 
 
+_VOLUME = "the hub's volume is protected"
+_NEW_PLACE = "the DNS name and the firewalls; the records stay on the old machine: copy /srv/hub first"
+
+
+class Hub(Spec):
+    """One machine with the records of all runs, their code and their logs: an instance, or a machine of a site."""
+
+    region: RegionName | None = Field(
+        default=None,
+        title="Region",
+        description="Region of the instance, which stays when it fails: a new one gets its volume and its address.",
+        json_schema_extra=on_edit(refused(_VOLUME, MOVE_DATA, CHANGED, REMOVED), free("the new instance", ADDED)),
+    )
+    site: Slug | None = Field(
+        default=None,
+        title="Site",
+        examples=["office"],
+        description="Site of the machine, instead of a region.",
+        json_schema_extra=on_edit(free(_NEW_PLACE, *EVERY)),
+    )
+    machine: HostLabel | None = Field(
+        default=None,
+        title="Machine",
+        description="The site's machine. It has no `use`: people get tokens there, and nothing else.",
+        json_schema_extra=on_edit(free(_NEW_PLACE, *EVERY)),
+    )
+    type: InstanceType = Field(
+        default="m7i.large",
+        title="Instance type",
+        examples=["m7i.xlarge"],
+        description="EC2 instance type, in a region.",
+        json_schema_extra=on_edit(new_nodes("the instance, when it is next replaced")),
+    )
+    disk: int = Field(
+        default=200,
+        ge=20,
+        le=16384,
+        title="Disk size",
+        description="GiB of the volume with the records, in a region. It outlives the instance.",
+        json_schema_extra=on_edit(shrinks("AWS cannot shrink a volume", Effect.REFUSED, MOVE_DATA)),
+    )
+    backup: Slug | None = Field(
+        default=None,
+        title="Backup",
+        description="At a site: an nfs store of another machine there, for copies. In a region, a bucket has them.",
+        json_schema_extra=on_edit(free("the hub and the file server, at their next apply", *EVERY)),
+    )
+
+
 VERSION = 1
 
 
@@ -288,6 +338,12 @@ class Fleet(Spec):
         json_schema_extra=on_edit(
             free("the control plane", ADDED), refused("etcd's volumes are protected", MOVE_DATA, REMOVED)
         ),
+    )
+    hub: Hub | None = Field(
+        default=None,
+        title="Hub",
+        description="The machine with the records of runs.",
+        json_schema_extra=on_edit(free("the hub", ADDED), refused(_VOLUME, MOVE_DATA, REMOVED)),
     )
     budget: Budget | None = Field(
         default=None,

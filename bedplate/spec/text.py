@@ -326,6 +326,8 @@ _NAMES = (
     "prometheus stunnel4 efs rdma bedplate sugroup frr frrvty _apt",
     # Certificates of gateways begin with this name; OpenVPN applies a file DEFAULT to all laptops.
     "gateway default",
+    # The hub and its services.
+    "hub bedplate-hub postgres mlflow nginx",
 )
 RESERVED_USERS = frozenset(name for line in _NAMES for name in line.split())
 
@@ -359,6 +361,7 @@ Slug = Annotated[
         "a-z, 0-9 and inner hyphens, starting with a letter",
         "train",
         32,
+        reserved=frozenset({"hub"}),
     ),
 ]
 AccountId = Annotated[
@@ -412,7 +415,7 @@ HostLabel = Annotated[
         "titan-01",
         63,
         "RFC 1123",
-        frozenset({"laptops", "localhost"}),
+        frozenset({"hub", "laptops", "localhost"}),
     ),
 ]
 DomainName = Annotated[

@@ -1,4 +1,4 @@
-"""Single instances: members of the control plane, one of which routes to pods, and the VPN gateway for laptops.
+"""Single instances: members of the control plane, one of which routes to pods, the hub, and the gateway for laptops.
 
 Each is an Auto Scaling group of one, which replaces a failed instance. The address belongs to a network interface
 that stays when the instance is replaced.
@@ -22,11 +22,13 @@ from pulumi_aws.ec2.launch_template import LaunchTemplate, LaunchTemplateArgs
 from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceArgs
 from pulumi_aws.ec2.route import Route, RouteArgs
 
-from bedplate.plan.cost import CONTROL_VOLUME, GATEWAY_TYPE, GATEWAY_VOLUME
-from bedplate.plan.firewall import ANYWHERE, FirewallRule, laptop_peer_rules
+from bedplate.permissions import member_kind
+from bedplate.plan.cost import CONTROL_VOLUME, GATEWAY_TYPE, GATEWAY_VOLUME, HUB_VOLUME
+from bedplate.plan.firewall import ANYWHERE, HTTPS, FirewallRule, hub_rules, laptop_peer_rules
 from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool
+from bedplate.plan.hub import HUB_HOST, HubPlan
 from bedplate.plan.laptops import Transport, connected_pools
-from bedplate.plan.links import cluster_blocks, has_transit, pods_router, short_name
+from bedplate.plan.links import cluster_blocks, has_transit, pods_router
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST
 from bedplate.plan.pools import MEMBER, VolumePlan
 from stacks.alarms import alarm_on_missing_instances, alarm_on_silent_gateway
@@ -36,6 +38,7 @@ from stacks.compute.template import (
     VPN_KEYS,
     KeptData,
     encode_user_data,
+    hub_data,
     image_of,
     metadata_options,
     permanent_boot,
@@ -50,42 +53,59 @@ _TAGGED_TYPES = ("instance", "volume")
 
 @dataclass(frozen=True, slots=True)
 class SingleInstance:
-    """The inputs of a single instance; `tags` apply to it and its volume, `user_data` is base64."""
+    """The inputs of a single instance: `node` is its name in the plan, and `kept` is on a volume of its own."""
 
-    name: str
+    plan: FleetPlan
+    node: str
     type: str
-    image: str
     zone: str
     volume: VolumePlan
-    tags: Mapping[str, str]
+    kept: KeptData
     profile_arn: pulumi.Output[str]
     interface_id: pulumi.Output[str]
-    user_data: pulumi.Output[str]
-    hooks: tuple[Hook, ...]
+    topic_arn: pulumi.Output[str]
+    has_public_address: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its resources."""
+        return f"{self.plan.name}-{self.node.partition('.')[0]}"
+
+    @property
+    def region(self) -> str:
+        """Its region."""
+        return self.node.partition(".")[2]
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of the instance and of its root volume."""
+        return stack_tags(self.plan, self.region) | name_tag(self.name) | {MEMBER: self.node}
 
 
 def launch_single(
     machine: SingleInstance, parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...]
 ) -> pulumi.Output[str]:
-    """Declare the template and the group of one instance; return the name of the group."""
-    launch = LaunchTemplate(machine.name, _template(machine), child_options(parent))
+    """Declare the kept volume, the template and the group of one instance, and its alarm; return the group's name."""
+    name, hooks = machine.name, permanent_hooks(machine.plan, has_public_address=machine.has_public_address)
+    launch = LaunchTemplate(name, _template(machine, _user_data(machine, parent)), child_options(parent))
     template = Template(launch.id, launch.latest_version.apply(str))
     options = scaling_group_options(parent, after=after, ignore=("initial_lifecycle_hooks",))
-    group = Group(machine.name, _group(machine, template), options).name
-    declare_hooks(machine.name, group, machine.hooks, parent)
+    group = Group(name, _group(machine, template, hooks), options).name
+    declare_hooks(name, group, hooks, parent)
+    alarm_on_missing_instances(name, group, machine.topic_arn, parent)
     return group
 
 
-def _template(machine: SingleInstance) -> LaunchTemplateArgs:
+def _template(machine: SingleInstance, user_data: pulumi.Output[str]) -> LaunchTemplateArgs:
     """Return the template of an instance that uses the existing interface, and with it the fixed address."""
     interface = LaunchTemplateNetworkInterfaceArgs(device_index=0, network_interface_id=machine.interface_id)
     tags = [
-        LaunchTemplateTagSpecificationArgs(resource_type=resource_type, tags=dict(machine.tags))
+        LaunchTemplateTagSpecificationArgs(resource_type=resource_type, tags=machine.tags)
         for resource_type in _TAGGED_TYPES
     ]
     return LaunchTemplateArgs(
         name=machine.name,
-        image_id=machine.image,
+        image_id=image_of(machine.plan, machine.region, (machine.type,), machine.plan.catalog),
         instance_type=machine.type,
         update_default_version=True,
         iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=machine.profile_arn),
@@ -93,13 +113,13 @@ def _template(machine: SingleInstance) -> LaunchTemplateArgs:
         monitoring=LaunchTemplateMonitoringArgs(enabled=False),
         block_device_mappings=[root_volume(machine.volume)],
         network_interfaces=[interface],
-        user_data=machine.user_data,
+        user_data=user_data,
         tag_specifications=tags,
         tags=name_tag(machine.name),
     )
 
 
-def _group(machine: SingleInstance, template: Template) -> GroupArgs:
+def _group(machine: SingleInstance, template: Template, hooks: tuple[Hook, ...]) -> GroupArgs:
     """Return the group of one instance; it has a zone, because the interface has the subnet."""
     return GroupArgs(
         name=machine.name,
@@ -108,7 +128,7 @@ def _group(machine: SingleInstance, template: Template) -> GroupArgs:
         availability_zones=[machine.zone],
         launch_template=GroupLaunchTemplateArgs(id=template.id, version=template.version),
         health_check_type="EC2",
-        initial_lifecycle_hooks=initial_hooks(machine.hooks),
+        initial_lifecycle_hooks=initial_hooks(hooks),
         # An interface has one instance at a time: the old one must end before the new one starts.
         instance_maintenance_policy=GroupInstanceMaintenancePolicyArgs(
             min_healthy_percentage=0, max_healthy_percentage=100
@@ -128,8 +148,7 @@ class ControlInputs:
     `pods_group_id` is the second security group of the pods router; None in a fleet without one.
     """
 
-    subnet_ids: Mapping[str, pulumi.Output[str]]
-    table_ids: Mapping[str, pulumi.Output[str]]
+    network: Network
     firewall: ControlFirewall
     pods_group_id: pulumi.Output[str] | None
     egress: pulumi.Resource
@@ -149,30 +168,25 @@ class ControlMachines(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _machine(self, member: ControlPlaneMember) -> pulumi.Output[str]:
-        name = f"{self._plan.name}-{short_name(member)}"
-        tags = stack_tags(self._plan, self._plan.home.name) | name_tag(name) | {MEMBER: member.name}
         machine = SingleInstance(
-            name=name,
+            plan=self._plan,
+            node=member.name,
             type=self._type,
-            image=image_of(self._plan, self._plan.home.name, (self._type,), self._plan.catalog),
             zone=member.zone,
             volume=CONTROL_VOLUME,
-            tags=tags,
+            kept=ETCD,
             profile_arn=self._inputs.profile_arns[member.name],
-            interface_id=self._interface(member, name),
-            user_data=_user_data(self._plan, member.name, member.zone, ETCD, self),
-            hooks=permanent_hooks(self._plan),
+            interface_id=self._interface(member, f"{self._plan.name}-{member_kind(member)}"),
+            topic_arn=self._inputs.topic_arn,
         )
-        group_name = launch_single(machine, self, after=(self._inputs.egress,))
-        alarm_on_missing_instances(name, group_name, self._inputs.topic_arn, self)
-        return group_name
+        return launch_single(machine, self, after=(self._inputs.egress,))
 
     def _interface(self, member: ControlPlaneMember, name: str) -> pulumi.Output[str]:
         """Declare the interface; that of the pods router forwards packets: no source and destination check."""
         pods_group_id = self._inputs.pods_group_id if member == self._router else None
         groups = [self._inputs.firewall.group_id]
         args = NetworkInterfaceArgs(
-            subnet_id=self._inputs.subnet_ids[member.zone],
+            subnet_id=self._inputs.network.zones[member.zone].nodes_id,
             private_ips=[str(member.address)],
             security_groups=[*groups, pods_group_id] if pods_group_id else groups,
             source_dest_check=False if pods_group_id else None,
@@ -186,26 +200,74 @@ class ControlMachines(pulumi.ComponentResource):
 
     def _route_pods(self, interface_id: pulumi.Output[str]) -> None:
         for network, block in cluster_blocks(self._plan).items():
-            for table, table_id in self._inputs.table_ids.items():
+            for table, table_id in self._inputs.network.table_ids.items():
                 args = RouteArgs(
                     route_table_id=table_id, destination_cidr_block=str(block), network_interface_id=interface_id
                 )
                 Route(f"{self._plan.name}-{network}-from-{table}", args, child_options(self))
 
 
-def _user_data(plan: FleetPlan, machine: str, zone: str, kept: KeptData, parent: pulumi.Resource) -> pulumi.Output[str]:
+@dataclass(frozen=True, slots=True)
+class MachineInputs:
+    """The resources that the hub or a gateway in a zone depends on; its instance starts after `egress`."""
+
+    zone: str
+    network: Network
+    egress: pulumi.Resource
+    profile_arn: pulumi.Output[str]
+    topic_arn: pulumi.Output[str]
+
+
+class HubMachine(pulumi.ComponentResource):
+    """The instance of the hub, with its fixed address, its security group and the volume of the records."""
+
+    group_name: pulumi.Output[str]
+
+    def __init__(
+        self, plan: FleetPlan, hub: HubPlan, inputs: MachineInputs, nodes: RuleGroup, opts: pulumi.ResourceOptions
+    ) -> None:
+        name = f"{plan.name}-{HUB_HOST}"
+        super().__init__("bedplate:stacks:HubMachine", name, None, opts)
+        group = RuleGroup(name, "Hub of the fleet", inputs.network.vpc_id, self)
+        group.allow_out(ANYWHERE)
+        group.allow_in(*hub_rules(plan, plan.region(hub.place)))
+        group.allow_from_group(nodes, "Hub from nodes", HTTPS)
+        interface = NetworkInterfaceArgs(
+            subnet_id=inputs.network.zones[inputs.zone].nodes_id,
+            private_ips=[str(hub.address)],
+            security_groups=[group.group_id],
+            description="Hub",
+            tags=name_tag(name),
+        )
+        machine = SingleInstance(
+            plan=plan,
+            node=hub.node,
+            type=hub.type,
+            zone=inputs.zone,
+            volume=HUB_VOLUME,
+            kept=hub_data(hub),
+            profile_arn=inputs.profile_arn,
+            interface_id=NetworkInterface(name, interface, child_options(self)).id,
+            topic_arn=inputs.topic_arn,
+        )
+        self.group_name = launch_single(machine, self, after=(inputs.egress,))
+        self.register_outputs({"group_name": self.group_name})
+
+
+def _user_data(machine: SingleInstance, parent: pulumi.Resource) -> pulumi.Output[str]:
     """Return the user data of a machine, and declare the volume of its data, which Pulumi never deletes."""
-    name = f"{plan.name}-{machine.partition('.')[0]}"
-    volume_name = f"{name}-{kept.name}"
+    plan, kept, volume_name = machine.plan, machine.kept, f"{machine.name}-{machine.kept.name}"
     args = VolumeArgs(
-        availability_zone=zone,
+        availability_zone=machine.zone,
         size=kept.gib,
         type="gp3",
         encrypted=True,
-        tags=name_tag(volume_name) | {MEMBER: machine},
+        tags=name_tag(volume_name) | {MEMBER: machine.node},
     )
     volume_id = Volume(volume_name, args, retained_options(parent)).id
-    return volume_id.apply(lambda volume: encode_user_data(name, permanent_boot(plan, machine, kept, volume)))
+    return volume_id.apply(
+        lambda volume: encode_user_data(machine.name, permanent_boot(plan, machine.node, kept, volume))
+    )
 
 
 _OPENVPN_RULES = (
@@ -214,34 +276,6 @@ _OPENVPN_RULES = (
         "openvpn-tcp", "OpenVPN over TCP from anywhere", ANYWHERE.block, Transport.TCP.value, Transport.TCP.port
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayInputs:
-    """The resources that a gateway depends on; its instance starts after `internet`, the internet gateway."""
-
-    zone: str
-    vpc_id: pulumi.Output[str]
-    subnet_id: pulumi.Output[str]
-    table_ids: Mapping[str, pulumi.Output[str]]
-    internet: pulumi.Resource
-    profile_arn: pulumi.Output[str]
-    topic_arn: pulumi.Output[str]
-
-
-def gateway_inputs(
-    zone: str, network: Network, profile_arn: pulumi.Output[str], topic_arn: pulumi.Output[str]
-) -> GatewayInputs:
-    """Return the inputs of a gateway in a zone, with all route tables of the region."""
-    return GatewayInputs(
-        zone=zone,
-        vpc_id=network.vpc_id,
-        subnet_id=network.zones[zone].edge_id,
-        table_ids=network.table_ids,
-        internet=network.internet_gateway,
-        profile_arn=profile_arn,
-        topic_arn=topic_arn,
-    )
 
 
 class LaptopGateway(pulumi.ComponentResource):
@@ -256,16 +290,15 @@ class LaptopGateway(pulumi.ComponentResource):
     group_id: pulumi.Output[str]
     group_name: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, pool: LaptopPool, inputs: GatewayInputs, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, plan: FleetPlan, pool: LaptopPool, inputs: MachineInputs, opts: pulumi.ResourceOptions) -> None:
         self._name = f"{plan.name}-laptops"
         super().__init__("bedplate:stacks:LaptopGateway", self._name, None, opts)
-        self.group_id = self._firewall(plan, pool, inputs.vpc_id)
+        self.group_id = self._firewall(plan, pool, inputs.network.vpc_id)
         interface = self._interface(inputs, self.group_id)
         self.interface_id, self.private_ip = interface.id, interface.private_ip
         self.public_ip = self._address(inputs, interface)
         self._routes(pool, inputs)
         self.group_name = self._machine(plan, pool, inputs)
-        alarm_on_missing_instances(self._name, self.group_name, inputs.topic_arn, self)
         alarm_on_silent_gateway(plan, self._name, inputs.topic_arn, self)
         self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
 
@@ -287,10 +320,10 @@ class LaptopGateway(pulumi.ComponentResource):
         group.allow_out(ANYWHERE)
         return group.group_id
 
-    def _interface(self, inputs: GatewayInputs, group_id: pulumi.Output[str]) -> NetworkInterface:
+    def _interface(self, inputs: MachineInputs, group_id: pulumi.Output[str]) -> NetworkInterface:
         """Declare the interface, which forwards packets for laptops: no source and destination check."""
         args = NetworkInterfaceArgs(
-            subnet_id=inputs.subnet_id,
+            subnet_id=inputs.network.zones[inputs.zone].edge_id,
             description="Gateway of the laptops",
             security_groups=[group_id],
             source_dest_check=False,
@@ -298,12 +331,12 @@ class LaptopGateway(pulumi.ComponentResource):
         )
         return NetworkInterface(self._name, args, child_options(self))
 
-    def _address(self, inputs: GatewayInputs, interface: NetworkInterface) -> pulumi.Output[str]:
+    def _address(self, inputs: MachineInputs, interface: NetworkInterface) -> pulumi.Output[str]:
         args = EipArgs(domain="vpc", network_interface=interface.id, tags=name_tag(self._name))
-        return Eip(self._name, args, child_options(self, after=(inputs.internet,))).public_ip
+        return Eip(self._name, args, child_options(self, after=(inputs.egress,))).public_ip
 
-    def _routes(self, pool: LaptopPool, inputs: GatewayInputs) -> None:
-        for table, table_id in inputs.table_ids.items():
+    def _routes(self, pool: LaptopPool, inputs: MachineInputs) -> None:
+        for table, table_id in inputs.network.table_ids.items():
             args = RouteArgs(
                 route_table_id=table_id,
                 destination_cidr_block=str(pool.block),
@@ -311,18 +344,17 @@ class LaptopGateway(pulumi.ComponentResource):
             )
             Route(f"{self._name}-from-{table}", args, child_options(self))
 
-    def _machine(self, plan: FleetPlan, pool: LaptopPool, inputs: GatewayInputs) -> pulumi.Output[str]:
-        node_name = f"{LAPTOP_GATEWAY_HOST}.{pool.place}"
+    def _machine(self, plan: FleetPlan, pool: LaptopPool, inputs: MachineInputs) -> pulumi.Output[str]:
         machine = SingleInstance(
-            name=self._name,
+            plan=plan,
+            node=f"{LAPTOP_GATEWAY_HOST}.{pool.place}",
             type=GATEWAY_TYPE,
-            image=image_of(plan, pool.place, (GATEWAY_TYPE,), plan.catalog),
             zone=inputs.zone,
             volume=GATEWAY_VOLUME,
-            tags=stack_tags(plan, pool.place) | name_tag(self._name) | {MEMBER: node_name},
+            kept=VPN_KEYS,
             profile_arn=inputs.profile_arn,
             interface_id=self.interface_id,
-            user_data=_user_data(plan, node_name, inputs.zone, VPN_KEYS, self),
-            hooks=permanent_hooks(plan, has_public_address=True),
+            topic_arn=inputs.topic_arn,
+            has_public_address=True,
         )
-        return launch_single(machine, self, after=(inputs.internet,))
+        return launch_single(machine, self, after=(inputs.egress,))

@@ -26,6 +26,7 @@ from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import user_data_script
 from bedplate.plan.cost import ETCD_VOLUME, KEYS_VOLUME
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.hub import HUB_FOLDER, HubPlan
 from bedplate.plan.links import highest_number
 from bedplate.plan.planner import architecture, image_parameter
 from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, VolumePlan
@@ -228,10 +229,16 @@ class KeptData:
 ETCD = KeptData("etcd", ETCD_VOLUME.gib, "/var/lib/etcd", ("containerd", "kubelet"))
 _STATE, _SETTINGS = str(GatewayPaths.state), str(GatewayPaths.settings)
 VPN_KEYS = KeptData("keys", KEYS_VOLUME.gib, _STATE, ("bedplate-laptops@",), (_SETTINGS,))
+_HUB_SERVICES = ("postgresql@", "mlflow", "bedplate-hub", "nginx")
+
+
+def hub_data(hub: HubPlan) -> KeptData:
+    """Return the volume with the records."""
+    return KeptData("records", hub.disk, HUB_FOLDER, _HUB_SERVICES)
 
 
 def permanent_boot(plan: FleetPlan, name: str, kept: KeptData, volume_id: str) -> str:
-    """Return the bootstrap script of a control plane member or a laptop gateway, whose volume has its kept data."""
+    """Return the bootstrap script of a control plane member, a laptop gateway or the hub, with its kept data."""
     host, _, region = name.partition(".")
     values = {
         "SCALING_GROUP": f"{plan.name}-{host}",
@@ -242,7 +249,7 @@ def permanent_boot(plan: FleetPlan, name: str, kept: KeptData, volume_id: str) -
         "SERVICES": " ".join(kept.services),
         **bundle_source(plan, region, name),
     }
-    keys = ("keep_host_key",) if kept is VPN_KEYS else ()
+    keys = () if kept is ETCD else ("keep_host_key",)
     steps = ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", *keys, _RUN)
     return _script(plan, steps, values, has_public_address=kept is VPN_KEYS)
 

@@ -28,7 +28,8 @@ from pulumi_aws.ec2.vpc_endpoint_route_table_association import (
 
 from bedplate.permissions import Statement, arn, policy
 from bedplate.plan.firewall import HTTPS, TCP, FirewallRule
-from bedplate.plan.fleet import FleetPlan, RegionPlan, ZonePlan, fixed_block
+from bedplate.plan.fleet import FleetPlan, RegionPlan, ZonePlan
+from bedplate.plan.space import fixed_block
 from bedplate.spec.network import Egress
 from stacks.alarms import AlarmRule
 from stacks.identity.policy import EVERYONE, FleetRole, same_account, trust_services

@@ -47,8 +47,10 @@ from bedplate.permissions import (
     replication_permissions,
     replication_role_name,
 )
-from bedplate.plan.fleet import BucketPlan, FleetPlan
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.hub import HUB_DUMPS
 from bedplate.plan.issuer import has_pod_roles, pod_role_name
+from bedplate.plan.stores import BucketPlan
 from stacks.alarms import alarm_on_failed_copies
 from stacks.identity.policy import FleetRole, deny_everyone, trust_services
 from stacks.network.transit import RegionStack
@@ -299,3 +301,16 @@ class NodesBucket(StoreBucket):
             expiry_rule("snapshots", "etcd/", SNAPSHOT_DAYS),
             expiry_rule("audit", "audit/", AUDIT_DAYS),
         ]
+
+
+DUMP_DAYS = 35
+
+
+class HubBucket(NodesBucket):
+    """The bucket of the hub's backups: IAM limits the hub to its own folders, and operators restore from it."""
+
+    kind = "bedplate:stacks:HubBucket"
+
+    def lifecycle(self, bucket: BucketPlan) -> list[BucketLifecycleConfigurationRuleArgs]:
+        """Return the lifecycle rules: dumps of the database expire, copies of files stay."""
+        return [*lifecycle_rules(bucket.expire_days), expiry_rule("dumps", f"{HUB_DUMPS}/", DUMP_DAYS)]

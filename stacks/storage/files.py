@@ -12,7 +12,8 @@ from pulumi_aws.efs.file_system_policy import FileSystemPolicy, FileSystemPolicy
 from pulumi_aws.efs.mount_target import MountTarget, MountTargetArgs
 
 from bedplate.permissions import Statement, bucket_arn, policy
-from bedplate.plan.fleet import FilesPlan, FleetPlan
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.stores import FilesPlan
 from stacks.identity.policy import CLEAR_TEXT, EVERYONE, deny_everyone
 from stacks.options import child_options, name_tag, retained_options
 

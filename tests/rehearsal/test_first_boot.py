@@ -23,7 +23,7 @@ from bedplate.rehearsal.simulation import Simulation
 from bedplate.spec.groups import Ring
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
-from stacks.compute.template import ETCD, VPN_KEYS, KeptData, first_boot, permanent_boot
+from stacks.compute.template import ETCD, VPN_KEYS, KeptData, first_boot, hub_data, permanent_boot
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import DATE, LAB, PLAN, POOL, Bundle, Node, Place, boot_place
 from tests.testlab.fleets.sketch import with_group
@@ -290,7 +290,7 @@ def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
     device = _mount(machine, MEMBER, ETCD)
 
     assert (machine.root / "etc/fstab").read_text() == (
-        f"{device} /var/lib/etcd ext4 noatime,x-systemd.device-timeout=300 0 2\n"
+        f"{device} /var/lib/etcd ext4 noatime,x-systemd.device-timeout=300,x-systemd.growfs 0 2\n"
     )
     for unit in ("containerd", "kubelet"):
         drop_in = machine.root / f"etc/systemd/system/{unit}.service.d/60-bedplate-etcd.conf"
@@ -306,7 +306,7 @@ def test_a_gateway_never_writes_its_keys_to_the_root_disk(place: Place) -> None:
     device = _mount(machine, GATEWAY, VPN_KEYS)
 
     assert (machine.root / "etc/fstab").read_text().splitlines() == [
-        f"{device} /var/lib/bedplate-vpn ext4 noatime,x-systemd.device-timeout=300 0 2",
+        f"{device} /var/lib/bedplate-vpn ext4 noatime,x-systemd.device-timeout=300,x-systemd.growfs 0 2",
         f"{machine.root}/var/lib/bedplate-vpn/laptops /etc/bedplate/laptops none bind 0 0",
     ]
     drop_in = machine.root / "etc/systemd/system/bedplate-laptops@.service.d/60-bedplate-bedplate-vpn.conf"
@@ -316,14 +316,31 @@ def test_a_gateway_never_writes_its_keys_to_the_root_disk(place: Place) -> None:
         assert [line for line in machine.noted if line.startswith(command)] == [f"{command} {path}" for path in folders]
 
 
-def test_a_replaced_gateway_has_the_host_keys_of_the_first(place: Place) -> None:
+def test_the_hub_never_writes_records_to_the_root_disk(place: Place) -> None:
+    """Its services wait for the mount of the volume, which grows with the volume at a boot."""
+    assert LAB.hub
+    machine = place.machine()
+
+    device = _mount(machine, LAB.hub.node, hub_data(LAB.hub))
+
+    assert (machine.root / "etc/fstab").read_text() == (
+        f"{device} /srv/hub ext4 noatime,x-systemd.device-timeout=300,x-systemd.growfs 0 2\n"
+    )
+    for unit in ("postgresql@", "mlflow", "bedplate-hub", "nginx"):
+        drop_in = machine.root / f"etc/systemd/system/{unit}.service.d/60-bedplate-hub.conf"
+        assert drop_in.read_text() == "[Unit]\nRequiresMountsFor=/srv/hub\n"
+
+
+@pytest.mark.parametrize("name", [GATEWAY, "hub.us-west-2"])
+def test_a_replaced_machine_has_the_host_keys_of_the_first(place: Place, name: str) -> None:
     """The volume gets the keys once; the next machine replaces its own by these, and sshd reads them."""
+    assert LAB.hub
     first, second = place.machine(), place.machine()
-    script = permanent_boot(LAB, GATEWAY, VPN_KEYS, "vol-1")
-    volume = first.root / "var/lib/bedplate-vpn"
+    kept = VPN_KEYS if name == GATEWAY else hub_data(LAB.hub)
+    script = permanent_boot(LAB, name, kept, "vol-1")
+    volume = first.root / kept.mount.removeprefix("/")
     assert first.boot(script, "keep_host_key")[0] == 0
-    (second.root / "var/lib").mkdir(parents=True)
-    shutil.copytree(volume, second.root / "var/lib/bedplate-vpn")
+    shutil.copytree(volume, second.root / kept.mount.removeprefix("/"))
     assert first.host_key.read_text() != second.host_key.read_text()
 
     assert [second.boot(script, "keep_host_key")[0] for _ in range(2)] == [0, 0]

@@ -199,6 +199,7 @@ def _lines(entry: Entry) -> str:
 LAB = plan_of(EXAMPLES / "lab.yaml")
 HOME = "lab.us-west-2"
 MEMBERS = ("lab-control-1", "lab-control-2", "lab-control-3")
+KEPT = {**{name: f"{name}-etcd" for name in MEMBERS}, "lab-hub": "lab-hub-records"}
 EVERYTHING = ("-1", None, None)
 
 
@@ -235,7 +236,7 @@ def test_members_are_replaced_one_by_one(stacks: Declared) -> None:
     """Each group has one instance; the old one ends first, because address and volume have one user at a time."""
     groups = _named_resources(stacks, "Group")
 
-    for name in MEMBERS:
+    for name in KEPT:
         assert (groups[name].inputs["minSize"], groups[name].inputs["maxSize"]) == (1, 1)
         policy = groups[name].inputs["instanceMaintenancePolicy"]
         assert policy == {"minHealthyPercentage": 0, "maxHealthyPercentage": 100}
@@ -245,7 +246,7 @@ def test_a_member_is_in_service_after_it_reports_ready(stacks: Declared) -> None
     """The hook applies to the first instance of the group and to all later ones."""
     hooks = _named_resources(stacks, "LifecycleHook")
 
-    for name in MEMBERS:
+    for name in KEPT:
         (first,) = _named_resources(stacks, "Group")[name].inputs["initialLifecycleHooks"]
         assert (first["name"], first["defaultResult"]) == ("ready", "ABANDON")
         assert hooks[f"{name}-ready"].inputs["heartbeatTimeout"] == first["heartbeatTimeout"]
@@ -259,12 +260,12 @@ def test_groups_without_egress_have_no_hooks() -> None:
     assert hooks == ["lab-laptops-ready"]
 
 
-def test_the_etcd_volume_is_retained(stacks: Declared) -> None:
-    """The volume is encrypted, in the zone of its member, protected and retained."""
+def test_the_volume_of_kept_data_is_retained(stacks: Declared) -> None:
+    """The volume is encrypted, in the zone of its machine, protected and retained."""
     groups, volumes = _named_resources(stacks, "Group"), _named_resources(stacks, "Volume")
 
-    for name in MEMBERS:
-        volume = volumes[f"{name}-etcd"]
+    for name, kept in KEPT.items():
+        volume = volumes[kept]
         assert volume.inputs["availabilityZone"] == groups[name].inputs["availabilityZones"][0]
         assert (volume.inputs["encrypted"], volume.inputs["type"]) == (True, "gp3")
         assert (volume.protect, volume.retain) == (True, True)
@@ -283,6 +284,30 @@ def test_fixed_addresses_are_reserved(stacks: Declared) -> None:
             assert {reservation.urn for reservation in reservations.values()}.issuperset(subnets_of)
     assert LAB.control_plane
     assert all(str(member.address).endswith(".16") for member in LAB.control_plane.members)
+
+
+def test_the_hub_is_behind_one_name_and_one_port(stacks: Declared) -> None:
+    """Laptops and sites: 22 and 443; nodes: 443. Its name and that of its machine have its address."""
+    ports = {
+        name: (rule["ipProtocol"], rule.get("fromPort"), rule.get("toPort"))
+        for name, rule in _ingress_rules(stacks, "lab-hub").items()
+    }
+    assert {ports[name] for name in ports if name.startswith("ssh-from-")} == {("tcp", 22, 22)}
+    assert {ports[name] for name in ports if name.startswith("hub-from-")} == {("tcp", 443, 443)}
+    assert {name.partition("-")[0] for name in ports} == {"ssh", "hub"}
+    sources = {"nodes", "nodes-us-east-1-17", "site-cellar", "laptops-cellar"}
+    assert {f"hub-from-{source}" for source in sources} <= set(ports)
+    records = {entry.inputs["name"]: entry.inputs for entry in _named_resources(stacks, "Record").values()}
+    assert records["hub.lab.internal"]["records"] == records["hub.us-west-2.lab.internal"]["records"] == ["10.64.32.17"]
+
+
+def test_backups_of_the_hub_expire_except_its_files(stacks: Declared) -> None:
+    """Dumps are complete, so 35 days of them are enough; each file of a run is copied once."""
+    rules = _named_resources(stacks, "BucketLifecycleConfiguration")["lab-hub"].inputs["rules"]
+
+    days = {rule["filter"]["prefix"]: rule["expiration"].get("days") for rule in rules}
+    assert days == {"": None, "dumps/": 35}
+    assert rules[0]["noncurrentVersionExpiration"] == {"noncurrentDays": 30}
 
 
 def test_the_control_plane_accepts_only_planned_ports(stacks: Declared) -> None:
@@ -342,7 +367,7 @@ def test_the_script_of_a_member_has_its_volume_id(home_resources: tuple[Entry, .
     volumes = {entry.name: entry.ident for entry in home_resources if entry.type.endswith(":Volume")}
     templates = {entry.name: entry for entry in home_resources if entry.type.endswith(":LaunchTemplate")}
 
-    for name in MEMBERS:
+    for name, kept in KEPT.items():
         script = gzip.decompress(b64decode(templates[name].inputs["userData"])).decode()
-        assert f"readonly VOLUME={volumes[f'{name}-etcd']}\n" in script
+        assert f"readonly VOLUME={volumes[kept]}\n" in script
         assert f"readonly SCALING_GROUP={name}\n" in script

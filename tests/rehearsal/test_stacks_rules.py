@@ -59,7 +59,7 @@ def stacks() -> Declared:
 # The only resource that accepts connections from the internet.
 GATEWAY = "lab-laptops"
 # Single instances with fixed addresses, which belong to no pool.
-SINGLE = (GATEWAY, "lab-control-")
+SINGLE = (GATEWAY, "lab-control-", "lab-hub")
 
 
 def _resources(stacks: Declared, *types: str) -> Iterator[Entry]:

@@ -522,7 +522,7 @@ def test_a_customer_key_is_refused_where_members_attach_volumes() -> None:
     session = StubbedSession()
     volume_keys(session, WEST)
 
-    with pytest.raises(MachineError, match="members of the control plane may not attach"):
+    with pytest.raises(MachineError, match="permanent machines may not attach"):
         check_volume_keys(client_of(session), LAB_PLAN)
 
 

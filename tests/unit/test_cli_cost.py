@@ -33,7 +33,7 @@ def test_a_budget_is_held_against_the_bill(here: Path, capsys: pytest.CaptureFix
     run(["cost"])
 
     lines = capsys.readouterr().out.splitlines()
-    assert "budget: 10,000 USD/month; the minimum uses 32 %" in lines
+    assert "budget: 10,000 USD/month; the minimum uses 33 %" in lines
     assert "        at the maximum it is used up after 1 hours" in lines
 
 

@@ -113,7 +113,7 @@ def test_an_invalid_command_line_is_refused(
         ("up --stack lab.shared", "use a folder made by `bedplate init`, or the clone"),
         ("recover --stack us-west", "write one of shared, us-west-2, us-east-1, eu-north-1, links"),
         ("capacity pause titan", "write train"),
-        ("reach box-1.us-west-2 us-east-1a", "write control-1.us-west-2"),
+        ("reach box-1.us-west-2 us-east-1a", "write hub.us-west-2"),
     ],
 )
 def test_a_wrong_argument_gets_the_right_one(

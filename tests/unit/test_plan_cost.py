@@ -99,6 +99,7 @@ MACHINES = (1 * 1.3232, 1 * 0.8064), (8 * 1.3232, 20 * 0.8064, 64 * 55.04, 200 *
 DISKS = (500 + 100) * 0.08 / 730, (8 * 500 + 20 * 100 + 64 * 100 + 200 * 100 + 300 * 100) * 0.08 / 730
 FIXED = (
     3 * 0.2016 + 3 * (50 + 32) * 0.08 / 730,  # control plane, m7i.xlarge; its disks, and etcd's
+    1 * 0.1008 + (50 + 200) * 0.08 / 730,  # hub, m7i.large, its disk and its records
     1 * 0.1134 + 16 * 0.08 / 730,  # laptop gateway, c6in.large, and its disk
     3 * 0.045,  # a NAT gateway a region
     (4 + 3 * 2) * 0.005,  # public addresses: NAT gateways, laptop gateway, two tunnels a connection
@@ -108,9 +109,9 @@ FIXED = (
     2 * 0.50 / 730,  # the fleet's zone, one reverse zone
     7 * 1.00 / 730,  # keys: data and alarms in each region, parameters at home
     3 * 0.40 / 730,  # secrets: the keys of each connection
-    # alarm metrics: two of 21 pools, of 3 control-plane machines and of the laptop gateway; one of the gate of each
-    # pool, of 3 NAT gateways, of 3 connections and of 2 copies
-    (2 * 25 + 21 + 8) * 0.10 / 730,
+    # alarm metrics: two of 21 pools, of 3 control-plane machines, of the hub and of the laptop gateway; one of the gate
+    # of each pool, of 3 NAT gateways, of 3 connections and of 2 copies
+    (2 * 26 + 21 + 8) * 0.10 / 730,
 )
 
 
@@ -138,20 +139,21 @@ def test_the_labs_quotas_match_a_manual_calculation() -> None:
     """VCPUs by family and market, from the types of examples/lab.yaml."""
     quotas = {(need.region, need.quota.name): (need.least, need.most) for need in quota_needs(LAB_PLAN, load_catalog())}
 
-    control, gateway = 3 * 4, 2
-    assert quotas["us-west-2", "on-demand standard vCPUs"] == (16 + control + gateway, 20 * 16 + 300 * 96 + 14)
+    control, gateway, hub = 3 * 4, 2, 2
+    assert quotas["us-west-2", "on-demand standard vCPUs"] == (16 + control + gateway + hub, 20 * 16 + 300 * 96 + 16)
     assert quotas["us-west-2", "on-demand G and VT vCPUs"] == (16, 8 * 16 + 200 * 48)
     assert quotas["us-west-2", "on-demand P vCPUs"] == (0, 64 * 192)
     assert quotas["us-west-2", "spot standard vCPUs"] == (0, 300 * 96)
     assert quotas["us-east-1", "spot G and VT vCPUs"] == (0, 200 * 48)
     assert quotas["eu-north-1", "spot P5 vCPUs"] == (0, 64 * 192)
-    # GiB: 62,400 of pools, 16 of the gateway, 3 x (50 + 32) of the control plane; 1,024 a TiB, rounded up.
-    assert quotas["us-west-2", "gp3 storage, TiB"] == (1, 62)
+    # GiB: 62,400 of pools, 16 of the gateway, 3 x (50 + 32) of the control plane, 250 of the hub; 1,024 a TiB, rounded
+    # up.
+    assert quotas["us-west-2", "gp3 storage, TiB"] == (2, 62)
     # The control plane's: two laptop pools and a site for SSH and for the API; three blocks of each other region and
-    # the nodes' group for API, overlay and kubelet; the site for the last two; its own group.
-    assert quotas["us-west-2", "rules in a security group"] == (2 * (2 + 1) + 3 * (2 * 3 + 1) + 2 + 1,) * 2
+    # the nodes' group for API, overlay and kubelet; the site for the last two; its own group; the hub.
+    assert quotas["us-west-2", "rules in a security group"] == (2 * (2 + 1) + 3 * (2 * 3 + 1) + 2 + 1 + 1,) * 2
     assert quotas["us-west-2", "elastic addresses"] == (2, 2)
-    assert quotas["us-west-2", "Auto Scaling groups"] == (10 + 3 + 1,) * 2
+    assert quotas["us-west-2", "Auto Scaling groups"] == (10 + 3 + 1 + 1,) * 2
 
 
 def test_network_interfaces_of_efa_machines_count() -> None:

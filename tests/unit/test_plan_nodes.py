@@ -21,7 +21,7 @@ from bedplate.plan.fleet import (
     Access,
     RegionPlan,
     ZonePlan,
-    fixed_block,
+    member_names,
     number_accounts,
     place_members,
 )
@@ -40,6 +40,7 @@ from bedplate.plan.nodes import (
 )
 from bedplate.plan.planner import image_parameter, image_places, plan_fleet, required_images, unrecorded_images
 from bedplate.plan.reachability import Endpoint, EndpointKind, Flow, endpoints
+from bedplate.plan.space import fixed_block
 from bedplate.spec import Fleet
 from bedplate.spec.sites import Clients
 from bedplate.spec.text import RESERVED_USERS
@@ -80,12 +81,11 @@ def _admits(node: NodePlan, source: Endpoint, flow: Flow) -> bool:
 
 def _endpoint(plan: FleetPlan, node: NodePlan) -> Endpoint:
     """Return the endpoint of a node."""
-    kinds = {
-        Platform.METAL: (EndpointKind.LAN,),
-        Platform.CLOUD: (EndpointKind.CONTROL,) if NodeRole.CONTROL in node.roles else (EndpointKind.NODES,),
-    }
+    permanent = {NodeRole.CONTROL: EndpointKind.CONTROL, NodeRole.HUB: EndpointKind.HUB}
+    in_cloud = next((kind for role, kind in permanent.items() if role in node.roles), EndpointKind.NODES)
+    kind = EndpointKind.LAN if node.platform is Platform.METAL else in_cloud
     here = [endpoint for endpoint in endpoints(plan) if endpoint.place == node.place]
-    candidates = [endpoint for endpoint in here if endpoint.kind in kinds[node.platform]]
+    candidates = [endpoint for endpoint in here if endpoint.kind is kind]
     return next((endpoint for endpoint in candidates if node.address in (endpoint.address, None)), candidates[0])
 
 
@@ -182,10 +182,10 @@ def test_an_unknown_machine_is_refused(name: str, fix: str) -> None:
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
 def test_people_log_in_to_workbenches_only(file: Path) -> None:
-    """Others than administrators log in to workbenches, get tokens from members, and have no key elsewhere."""
+    """Others than administrators log in to workbenches, get tokens from members and hub, and have no key elsewhere."""
+    expected = {NodeRole.WORKBENCH: Access.LOGIN, NodeRole.CONTROL: Access.TOKENS, NodeRole.HUB: Access.TOKENS}
     for node in _all_nodes(plan_of(file)):
-        expected = {NodeRole.WORKBENCH: Access.LOGIN, NodeRole.CONTROL: Access.TOKENS}
-        access = next((expected[role] for role in (NodeRole.WORKBENCH, NodeRole.CONTROL) if role in node.roles), None)
+        access = next((access for role, access in expected.items() if role in node.roles), None)
         for person in node.accounts.people:
             assert person.access is (Access.LOGIN if person.admin else access or Access.NONE), node.name
             assert bool(person.keys) is (person.access is not Access.NONE), node.name
@@ -420,7 +420,7 @@ HOME = RegionPlan("us-west-2", home=True, block=IPv4Network("10.64.0.0/16"), zon
 
 def test_members_are_spread_over_all_zones() -> None:
     """No zone has more members than necessary, so the quorum survives the loss of a zone."""
-    members = place_members(HOME, 5, {}, ZONE_NAMES)
+    members = place_members(HOME, member_names(5, HOME.name), {}, ZONE_NAMES)
 
     assert [member.zone[-1] for member in members] == ["a", "b", "c", "a", "b"]
     assert [str(member.address) for member in members[::3]] == ["10.64.32.16", "10.64.32.17"]
@@ -429,7 +429,7 @@ def test_members_are_spread_over_all_zones() -> None:
 @pytest.mark.parametrize(("offering", "zones"), [("ac", "aca"), ("b", "bbb"), ("", "abc")])
 def test_members_are_placed_where_their_type_is_offered(offering: str, zones: str) -> None:
     """Zones that do not offer the type are used only if none does."""
-    members = place_members(HOME, 3, {}, [f"us-west-2{letter}" for letter in offering])
+    members = place_members(HOME, member_names(3, HOME.name), {}, [f"us-west-2{letter}" for letter in offering])
 
     assert "".join(member.zone[-1] for member in members) == zones
 
@@ -437,9 +437,11 @@ def test_members_are_placed_where_their_type_is_offered(offering: str, zones: st
 def test_a_new_zone_moves_no_member() -> None:
     """Recorded members stay, even if another distribution would be more even."""
     narrow = RegionPlan(HOME.name, home=True, block=HOME.block, zones=ZONES[:1])
-    recorded_addresses = {member.name: member.address for member in place_members(narrow, 3, {}, ZONE_NAMES)}
+    recorded_addresses = {
+        member.name: member.address for member in place_members(narrow, member_names(3, HOME.name), {}, ZONE_NAMES)
+    }
 
-    members = place_members(HOME, 5, recorded_addresses, ZONE_NAMES)
+    members = place_members(HOME, member_names(5, HOME.name), recorded_addresses, ZONE_NAMES)
 
     assert {member.name: member.address for member in members[:3]} == recorded_addresses
     assert [member.zone[-1] for member in members[3:]] == ["b", "c"]
@@ -447,10 +449,12 @@ def test_a_new_zone_moves_no_member() -> None:
 
 def test_a_member_leaves_a_removed_zone() -> None:
     """It gets a new address in a remaining zone; its old address is not reused."""
-    recorded_addresses = {member.name: member.address for member in place_members(HOME, 3, {}, ZONE_NAMES)}
+    recorded_addresses = {
+        member.name: member.address for member in place_members(HOME, member_names(3, HOME.name), {}, ZONE_NAMES)
+    }
     shrunk = RegionPlan(HOME.name, home=True, block=HOME.block, zones=ZONES[1:])
 
-    members = place_members(shrunk, 3, recorded_addresses, ZONE_NAMES)
+    members = place_members(shrunk, member_names(3, HOME.name), recorded_addresses, ZONE_NAMES)
 
     assert members[0].zone == "us-west-2b"
     assert members[0].address not in recorded_addresses.values()

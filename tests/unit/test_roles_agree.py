@@ -9,7 +9,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.permissions import node_kinds
 from bedplate.plan import FleetPlan
-from bedplate.plan.firewall import BGP, DNS, IKE, NFS, OVERLAY, SSH, WORKER_PORTS
+from bedplate.plan.firewall import BGP, DNS, HTTPS, IKE, NFS, OVERLAY, SSH, WORKER_PORTS
 from bedplate.plan.fleet import Access
 from bedplate.plan.links import API_PORT
 from bedplate.plan.nodes import OPENVPN, NodePlan, NodeRole, Platform, permanent_nodes, pool_node, pool_nodes
@@ -81,6 +81,7 @@ LISTENERS: Mapping[str, frozenset[int]] = {
     "kubernetes": frozenset({OVERLAY, *(port for _, _, port in WORKER_PORTS)}),
     "openvpn": frozenset({DNS, *(port for _, port in OPENVPN)}),
     "guard": frozenset({*IKE, BGP}),
+    "hub": frozenset({HTTPS}),
 }
 
 
@@ -96,8 +97,9 @@ def test_every_open_port_has_a_listener(file: Path) -> None:
     for node in _all_nodes(plan_of(file)):
         listening = {port for role in names_of(node) for port in LISTENERS.get(role, ())}
         opened = {rule.port for rule in node.firewall_rules if rule.port is not None}
-        # A worker of a site has its role once the cluster exists.
-        assert opened - listening <= (set() if node.cluster else {OVERLAY}), node.name
+        # A worker of a site has its role once the cluster exists, and no role of the hub exists yet.
+        later = {HTTPS} if node.hub else set() if node.cluster else {OVERLAY}
+        assert opened - listening <= later, node.name
 
 
 def test_the_addresses_of_the_metadata_service_are_those_that_programs_ask() -> None:
@@ -113,7 +115,7 @@ def _kind(node: NodePlan) -> str:
     """Return the name of a machine's kind in docs/machines.md."""
     place = "region" if node.platform is Platform.CLOUD else "site"
     kinds = {NodeRole.WORKBENCH: f"workbench of a {place}", NodeRole.WORKER: f"worker of a {place}"}
-    kinds |= {NodeRole.CONTROL: "control plane member"}
+    kinds |= {NodeRole.CONTROL: "control plane member", NodeRole.HUB: f"hub of a {place}"}
     return next((name for role, name in kinds.items() if role in node.roles), f"{_OTHERS[place]} of a {place}")
 
 

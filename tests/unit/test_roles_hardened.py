@@ -509,14 +509,14 @@ def test_keys_are_only_read_from_a_folder_of_root() -> None:
 
 
 @pytest.mark.parametrize("node_role", sorted(NodeRole))
-def test_only_members_give_tokens_and_nothing_else(node_role: NodeRole) -> None:
-    """On members, whoever is no administrator gets the token program only; other machines limit nobody by this."""
+def test_only_members_and_the_hub_give_tokens_and_nothing_else(node_role: NodeRole) -> None:
+    """There, whoever is no administrator gets the token program only; other machines limit nobody by this."""
     text = settings(frozenset({node_role}), ("zoe", "ada"))
 
     block = [line.strip() for line in text.partition("\nMatch User *,")[2].splitlines()[:4]]
     exceptions = ["!ubuntu,!debian,!admin,!ada,!zoe"]
     forced = [*exceptions, "ForceCommand /usr/local/bin/kube-token", "PermitTTY no", "DisableForwarding yes"]
-    assert block == (forced if node_role is NodeRole.CONTROL else [])
+    assert block == (forced if node_role in {NodeRole.CONTROL, NodeRole.HUB} else [])
     assert "ForceCommand" not in settings(frozenset({NodeRole.CONTROL, NodeRole.WORKBENCH}))
 
 

@@ -10,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
+from bedplate.plan.stores import BucketPlan
 from roles.storage.mounts import (
     EXPORTS,
     FOLDER,

@@ -10,6 +10,7 @@ import pytest
 
 from bedplate.permissions import (
     GATEWAY,
+    HUB,
     Statement,
     node_kinds,
     permissions,
@@ -19,8 +20,8 @@ from bedplate.permissions import (
     replication_permissions,
 )
 from bedplate.plan import FleetPlan
-from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
+from bedplate.plan.stores import BucketPlan
 from stacks.identity.policy import launch_statements
 from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission
 from stacks.storage.buckets import bucket_policy
@@ -103,7 +104,7 @@ def test_only_kubernetes_workers_read_the_join_token(plan: FleetPlan) -> None:
     }
 
     members = {key: ["ssm:PutParameter"] for key in MEMBERS}
-    assert actions == {"ssh": [], "kubernetes": ["ssm:GetParameter"], **members, GATEWAY: []}
+    assert actions == {"ssh": [], "kubernetes": ["ssm:GetParameter"], **members, HUB: [], GATEWAY: []}
 
 
 def test_actions_have_no_wildcards(statements: tuple[Statement, ...]) -> None:
@@ -164,7 +165,7 @@ def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...])
     """S3 and Systems Manager decrypt for a node, which cannot call Decrypt itself."""
     keys = [statement for statement in statements if any(action.startswith("kms:") for action in statement.actions)]
 
-    assert len(keys) == 5
+    assert len(keys) == 6
     assert all("kms:ViaService" in statement.conditions["StringLike"] for statement in keys)
     assert all("kms:ResourceAliases" in statement.conditions["ForAnyValue:StringEquals"] for statement in keys)
 
@@ -231,8 +232,8 @@ def test_permanent_machines_attach_only_their_own_volume(plan: FleetPlan) -> Non
     """Instance and volume must have its tag: a stolen member takes the volume of no other, and detaches none."""
     by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in KINDS}
 
-    assert [kind for kind, statements in by_kind.items() if statements] == [*MEMBERS, GATEWAY]
-    names = {**{kind: kind for kind in MEMBERS}, GATEWAY: "laptops"}
+    assert [kind for kind, statements in by_kind.items() if statements] == [*MEMBERS, HUB, GATEWAY]
+    names = {**{kind: kind for kind in (*MEMBERS, HUB)}, GATEWAY: "laptops"}
     for kind, name in names.items():
         (statement,) = by_kind[kind]
         assert statement.actions == ("ec2:AttachVolume",)

@@ -4,11 +4,11 @@ It follows from the plan alone. `bedplate.plan.reachability` says which endpoint
 """
 
 from bedplate.plan import FleetPlan
-from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, POD_PORTS, TCP, WORKER_PORTS, has_workers
+from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, HTTPS, POD_PORTS, TCP, WORKER_PORTS, has_workers
 from bedplate.plan.links import API_PORT, connected_regions, pods_router
 from bedplate.plan.reachability import SSH, Endpoint, EndpointKind, Flow, endpoints, is_routed
 
-API = Flow("tcp", API_PORT)
+API, HUB = Flow("tcp", API_PORT), Flow("tcp", HTTPS)
 _PEOPLE = (EndpointKind.LAN, EndpointKind.LAPTOPS)
 
 
@@ -24,10 +24,19 @@ def is_reachable(plan: FleetPlan, source: Endpoint, target: Endpoint, flow: Flow
     if target.kind is EndpointKind.PODS:
         return _is_forwarded_to_pods(plan, source, flow) or is_reachable(plan, source, _member(plan), flow)
     if target.kind is EndpointKind.NODES:
-        return source.kind in (EndpointKind.NODES, EndpointKind.CONTROL) or (source.kind in _PEOPLE and flow == SSH)
+        is_person = source.kind in _PEOPLE and flow == SSH
+        # Nodes of another region are admitted by their blocks, in which the hub is, too.
+        is_remote_hub = source.kind is EndpointKind.HUB and source.place != target.place
+        return source.kind in (EndpointKind.NODES, EndpointKind.CONTROL) or is_person or is_remote_hub
+    if target.kind is EndpointKind.HUB:
+        is_remote = source.kind is EndpointKind.CONTROL and source.place != target.place
+        flows = {EndpointKind.NODES: (HUB,), **dict.fromkeys(_PEOPLE, (HUB, SSH))}
+        return flow in flows.get(source.kind, (HUB,) if is_remote else ())
     if target.kind is EndpointKind.CONTROL:
-        allowed = {EndpointKind.NODES: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
-        is_worker = source.kind in (EndpointKind.NODES, EndpointKind.LAN) and has_workers(plan, source.place)
+        allowed = {EndpointKind.NODES: (API,), EndpointKind.HUB: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
+        is_remote_hub = source.kind is EndpointKind.HUB and source.place != target.place
+        is_worker = source.kind in (EndpointKind.NODES, EndpointKind.LAN) or is_remote_hub
+        is_worker = is_worker and has_workers(plan, source.place)
         worker_flows = [Flow(protocol, port) for _, protocol, port in WORKER_PORTS] if is_worker else []
         return source.kind is EndpointKind.CONTROL or flow in (*allowed.get(source.kind, ()), *worker_flows)
     if target.kind is EndpointKind.LAPTOPS:
@@ -39,7 +48,7 @@ def _is_forwarded_to_pods(plan: FleetPlan, source: Endpoint, flow: Flow) -> bool
     """Return whether the security group for pods accepts a packet."""
     is_page = source.kind in _PEOPLE and flow.protocol == TCP and any(flow.port in ports for ports in POD_PORTS)
     is_question = flow.port == DNS and flow.protocol in DNS_PROTOCOLS and source.place == plan.home.name
-    return is_page or (is_question and source.kind in (EndpointKind.NODES, EndpointKind.CONTROL))
+    return is_page or (is_question and source.kind in (EndpointKind.NODES, EndpointKind.CONTROL, EndpointKind.HUB))
 
 
 def is_refused_by_gateway(plan: FleetPlan, source: Endpoint, target: Endpoint, flow: Flow = SSH) -> bool:

@@ -162,6 +162,8 @@ def fleets(draw: Draw) -> dict[str, Any]:
         **draw(_maybe({"vpn": {"laptops": {"gateways": [{"region": HOME}, {"site": "cellar"}], "pool": "/22"}}})),
         **draw(_maybe({"budget": {"monthly": 100_000_000, "email": "ada@lab.example"}})),
         **draw(_maybe({"alarms": {"email": "ada@lab.example"}})),
+        # Elsewhere the hub may lack a path.
+        **draw(_maybe({"hub": {"region": HOME}} if network.get("interconnect", "transit") == "transit" else {})),
     }
     return fleet
 

@@ -34,6 +34,7 @@ from stacks.compute.template import (
     KeptData,
     encode_user_data,
     first_boot,
+    hub_data,
     permanent_boot,
     token_hops,
 )
@@ -278,8 +279,9 @@ _VOLUME = "vol-0123456789abcdef0"
 
 
 def _permanent_script(machine: Whole) -> str:
-    """Return the user data of a member or gateway, whose volume is a loop device."""
-    image, kept = machine.folder / "volume.img", ETCD if machine.kind.is_member else VPN_KEYS
+    """Return the user data of a member, gateway or hub, whose volume is a loop device."""
+    hub = machine.planned.hub
+    image, kept = machine.folder / "volume.img", ETCD if machine.kind.is_member else hub_data(hub) if hub else VPN_KEYS
     with image.open("wb") as stream:
         stream.truncate(1 << 30)
     machine.device = call("losetup", "--find", "--show", str(image)).strip()

@@ -76,6 +76,7 @@ KINDS = (
     _with_gpus(Kind("site-worker", "titan-01.cellar", "192.168.40.21", is_worker=True), "TITAN X (Pascal)", 4),
     Kind("member-router", "control-1.us-west-2", "10.64.32.16", is_member=True),
     Kind("member", "control-2.us-west-2", "10.64.64.16", is_member=True),
+    Kind("hub", "hub.us-west-2", "10.64.32.17"),
     Kind("laptop-gateway", "laptops.us-west-2", "10.64.0.4", _TUN),
     Kind("site-gateway", "gate.cellar", "192.168.40.1", _TUN),
 )

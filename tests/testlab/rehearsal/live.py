@@ -247,10 +247,14 @@ def _noticed(resources: Iterable[str]) -> Iterator[str]:
 
 
 def _group_effects(before: Snapshot, run: Run) -> Iterator[Effect]:
-    """Yield the effects of group updates on their instances."""
-    for step in run.steps:
-        if step.op is Op.UPDATE and parse_urn(step.urn).type == f"aws:{_GROUP}":
-            yield _group_effect(step.keys, before.entries[step.urn].inputs, run.snapshot.entries[step.urn].inputs)
+    """Yield the effects of group updates on their instances, and of volumes that would shrink."""
+    for step in (step for step in run.steps if step.op is Op.UPDATE):
+        old, new = before.entries[step.urn].inputs, run.snapshot.entries[step.urn].inputs
+        if parse_urn(step.urn).type == f"aws:{_GROUP}":
+            yield _group_effect(step.keys, old, new)
+        # No preview shows that AWS refuses it.
+        elif parse_urn(step.urn).type == "aws:ebs/volume:Volume" and new["size"] < old["size"]:
+            yield Effect.REFUSED
 
 
 def _group_effect(keys: tuple[str, ...], before: Mapping[str, Any], after: Mapping[str, Any]) -> Effect:

@@ -93,7 +93,7 @@ EXPORTS = {
     "node_table_ids": {zone: "rtb-1" for facts in load_catalog().regions.values() for zone in facts.zones},
     "parameter_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
     "profile_arns": dict.fromkeys(
-        ("ssh", "kubernetes", *_MEMBERS, "gateway"), "arn:aws:iam::111122223333:instance-profile/p"
+        ("ssh", "kubernetes", *_MEMBERS, "gateway", "hub"), "arn:aws:iam::111122223333:instance-profile/p"
     ),
     "regions": list(load_catalog().regions),
     "transit_gateway_id": "tgw-1",

@@ -1,0 +1,42 @@
+"""The hub: one machine with the records of all runs, behind one name, and where its backups go."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from bedplate.plan.stores import BucketPlan, ExportPlan
+
+HUB_HOST = "hub"
+"""The name of the hub below the fleet's domain, and of its machine in a region."""
+HUB_DUMPS, HUB_FILES = "dumps", "files"
+"""The folders of its bucket: each hub writes below its own name in them. Dumps expire."""
+HUB_FOLDER = "/srv/hub"
+"""Its data: the mount point of the kept volume, at a site a folder of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubPlan:
+    """The hub: `node` is the name of its machine (`hub.us-west-2`, `vault.cellar`), with a fixed address.
+
+    In a region it is an instance in a `zone`, with a `bucket` for backups. At a site, `region` is None, and `backup` is
+    the store of another machine; `zone` and `type` are empty.
+    """
+
+    node: str
+    domain: str
+    address: IPv4Address
+    region: str | None = None
+    zone: str = ""
+    type: str = ""
+    disk: int = 0
+    bucket: BucketPlan | None = None
+    backup: ExportPlan | None = None
+
+    @property
+    def host(self) -> str:
+        """The name that clients use, and that its certificate has."""
+        return f"{HUB_HOST}.{self.domain}"
+
+    @property
+    def place(self) -> str:
+        """Its region or site."""
+        return self.node.partition(".")[2]
