@@ -22,6 +22,7 @@ from roles.frameworks.role import Frameworks, has_frameworks
 from roles.gate.role import Gate, expectations
 from roles.guard.role import Guard
 from roles.hardened.role import Hardened
+from roles.hub.role import hub_role
 from roles.kubernetes.role import Kubernetes
 from roles.monitoring.role import Monitoring
 from roles.nvidia.role import Nvidia, Tools, driver_of
@@ -59,6 +60,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if has_frameworks(node):
         yield Frameworks()
     yield from _cluster_roles(node)
+    if node.hub:
+        yield hub_role(node.hub, node.accounts)
     yield Monitoring(node.address)
     if node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_chips()))

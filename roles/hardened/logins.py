@@ -115,19 +115,20 @@ RELOAD = (
     "elif systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
 )
 
-# The role `tokens` writes it.
-TOKEN_PROGRAM = "/usr/local/bin/kube-token"  # noqa: S105  a program
+# The roles `tokens` and `hub` write them.
+TOKEN_PROGRAM, HUB_TOKEN_PROGRAM = "/usr/local/bin/kube-token", "/usr/local/bin/bp-token"
 README = ManagedFile("Explain ignored sshd files", "/etc/ssh/sshd_config.d/README", file_text("hardened/sshd-readme"))
 
 
 def settings(node_roles: frozenset[NodeRole], administrators: Iterable[str] = ()) -> str:
     """Return the configuration of sshd; where people get tokens only, `administrators` are those who may log in."""
+    program = HUB_TOKEN_PROGRAM if NodeRole.HUB in node_roles else TOKEN_PROGRAM
     return render(
         "hardened/sshd.conf.j2",
         keys=KEYS,
         forwarding="local" if node_roles & _FORWARDING else "no",
         own_keys=IMAGE_ACCOUNTS,
-        token_program=TOKEN_PROGRAM if access_on(node_roles) is Access.TOKENS else None,
+        token_program=program if access_on(node_roles) is Access.TOKENS else None,
         administrators=sorted(administrators),
     )
 

@@ -13,7 +13,7 @@ from pyinfra.operations import systemd
 from bedplate.plan.cluster import person_name
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.links import API_PORT
-from roles.base import Changes, ManagedFile, Role, command_file, render, unit_files
+from roles.base import Changes, ManagedFile, Role, render, unit_files
 from roles.hardened.logins import TOKEN_PROGRAM
 
 SOCKET = "bedplate-token.socket"
@@ -37,13 +37,18 @@ class Tokens(Role):
             "tokens/bedplate-token", server=f"https://{self.address}:{API_PORT}", accounts=dict(self.accounts)
         )
         yield ManagedFile(f"Write {PROGRAM}", PROGRAM, server, "755")
-        yield command_file(TOKEN_PROGRAM, "tokens/kube-token")
+        yield client_file(TOKEN_PROGRAM, "/run/bedplate-token")
         yield from unit_files("tokens", SOCKET, "bedplate-token@.service")
 
     def activate(self, changes: Changes) -> None:
         """Listen for people."""
         del changes
         systemd.service(name="Listen for requests of tokens", service=SOCKET, running=True, enabled=True)
+
+
+def client_file(program: str, path: str, *, takes_scope: bool = False) -> ManagedFile:
+    """Return the program that asks the socket at a path for a token, with a scope if the socket takes one."""
+    return ManagedFile(f"Write {program}", program, render("tokens/token", socket=path, takes_scope=takes_scope), "755")
 
 
 def cluster_accounts(accounts: Accounts) -> Mapping[int, str]:

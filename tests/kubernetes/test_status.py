@@ -120,8 +120,8 @@ def token_socket(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     program = tmp_path / "bedplate-token"
     text = files[PROGRAM].replace("https://192.0.2.1:6443", control_plane.server)
     program.write_text(text.replace("/etc/kubernetes/super-admin.conf", str(control_plane.kubeconfig())))
-    (tmp_path / "kube-token").write_text(files[TOKEN_PROGRAM])
     path = tmp_path / "socket"
+    (tmp_path / "kube-token").write_text(files[TOKEN_PROGRAM].replace("/run/bedplate-token", str(path)))
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))
     for name in (tmp_path, *tmp_path.parents[:3]):
@@ -152,7 +152,7 @@ def token_socket(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
 
 def _ask(path: Path, uid: int) -> subprocess.CompletedProcess[str]:
     command = ("setpriv", f"--reuid={uid}", "--clear-groups", "/usr/bin/python3", str(path.with_name("kube-token")))
-    return subprocess.run((*command, str(path)), capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_people_get_their_own_token(control_plane: ControlPlane, token_socket: Path) -> None:

@@ -26,6 +26,7 @@ from tests.testlab.run import ROOT, page_text
 
 # Units with another user than root, and why the packet filter needs no exception for them.
 OTHER_USERS = {
+    "roles/hub/bedplate-hub.service": "the program has no network",
     "roles/storage/tunnel.service.j2": "the filter admits it to file servers",
     "vpn/laptops/daemon.service.j2": "OpenVPN sends to laptops",
     "vpn/laptops/dns.service.j2": "dnsmasq sends to the resolver of the VPC",
@@ -97,8 +98,8 @@ def test_every_open_port_has_a_listener(file: Path) -> None:
     for node in _all_nodes(plan_of(file)):
         listening = {port for role in names_of(node) for port in LISTENERS.get(role, ())}
         opened = {rule.port for rule in node.firewall_rules if rule.port is not None}
-        # A worker of a site has its role once the cluster exists, and no role of the hub exists yet.
-        later = {HTTPS} if node.hub else set() if node.cluster else {OVERLAY}
+        # A worker of a site has its role once the cluster exists.
+        later = set() if node.cluster else {OVERLAY}
         assert opened - listening <= later, node.name
 
 

@@ -515,8 +515,9 @@ def test_only_members_and_the_hub_give_tokens_and_nothing_else(node_role: NodeRo
 
     block = [line.strip() for line in text.partition("\nMatch User *,")[2].splitlines()[:4]]
     exceptions = ["!ubuntu,!debian,!admin,!ada,!zoe"]
-    forced = [*exceptions, "ForceCommand /usr/local/bin/kube-token", "PermitTTY no", "DisableForwarding yes"]
-    assert block == (forced if node_role in {NodeRole.CONTROL, NodeRole.HUB} else [])
+    program = {NodeRole.CONTROL: "kube-token", NodeRole.HUB: "bp-token"}.get(node_role)
+    forced = [*exceptions, f"ForceCommand /usr/local/bin/{program}", "PermitTTY no", "DisableForwarding yes"]
+    assert block == (forced if program else [])
     assert "ForceCommand" not in settings(frozenset({NodeRole.CONTROL, NodeRole.WORKBENCH}))
 
 

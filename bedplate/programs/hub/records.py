@@ -46,6 +46,7 @@ class Lines:
             # A command of root adds lines, too.
             owner = self.path.parent.stat()
             os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+            os.fchmod(file.fileno(), 0o600)
             size = file.seek(0, os.SEEK_END)
             is_cut = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
             data = f"{chr(10) * is_cut}{line}\n".encode()

@@ -45,6 +45,8 @@ class Where(StrEnum):
     """A worker of a site that has joined: its files, in mounts of their own."""
     FABRIC = "fabric"
     """A cloud workbench with a fake EFA."""
+    HUB = "hub"
+    """The hub, with the roles of its machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""The role `hub`: nginx in front of the record and its files, and the program that checks and makes tokens."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyinfra.operations import server, systemd
+
+from bedplate.plan.fleet import Accounts
+from bedplate.plan.hub import HubPlan
+from bedplate.programs.hub.__main__ import PEOPLE
+from bedplate.programs.hub.rules import FILES
+from roles.base import (
+    LIBRARY,
+    UNITS,
+    Changes,
+    DiskSpace,
+    ManagedFile,
+    Role,
+    changed,
+    command_file,
+    file_text,
+    program_files,
+    render,
+    unit_files,
+)
+from roles.hardened.logins import HUB_TOKEN_PROGRAM
+from roles.system import install_packages, start_units
+from roles.tokens.role import client_file
+
+PROGRAM, SERVICE, SOCKET = "/usr/local/sbin/bedplate-hub", "bedplate-hub.service", "bedplate-hub.socket"
+KEYS, NGINX = "bedplate-hub-keys.service", "nginx.service"
+SITE, _LIMITS = "/etc/nginx/nginx.conf", f"{UNITS}/{NGINX}.d/bedplate.conf"
+
+
+@dataclass(frozen=True, slots=True)
+class Hub(Role):
+    """The hub under this name in the fleet's domain, and the names of people by user id."""
+
+    host: str
+    people: Mapping[int, str]
+    name: ClassVar[str] = "hub"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=5, state=2)
+
+    def install(self) -> None:
+        """Install nginx, and create the account of the check."""
+        install_packages("Install nginx and its tools", ("nginx", "logrotate", "openssl", "curl"))
+        server.group(name="Create the group of the record", group="mlflow", system=True)
+        server.user(name="Let nginx reach the record", user="www-data", groups=["mlflow"], append=True)
+        server.user(  # noqa: S604  # the login shell of the account
+            name="Create the account of the check",
+            user="bedplate-hub",
+            system=True,
+            home="/nonexistent",
+            shell="/usr/sbin/nologin",
+        )
+
+    def files(self) -> Iterator[ManagedFile]:
+        """Yield every file of the hub; none holds a secret."""
+        yield from program_files("hub", PROGRAM)
+        yield command_file(f"{LIBRARY}/hub-keys", "hub/hub-keys")
+        yield ManagedFile(
+            f"Write {KEYS}", f"{UNITS}/{KEYS}", render("hub/bedplate-hub-keys.service.j2", host=self.host)
+        )
+        yield from unit_files("hub", SERVICE, SOCKET)
+        yield ManagedFile("Write who is a person", str(PEOPLE), "".join(f"{i} {n}\n" for i, n in self.people.items()))
+        yield client_file(HUB_TOKEN_PROGRAM, "/run/bedplate-hub/mint", takes_scope=True)
+        yield ManagedFile("Configure nginx", SITE, render("hub/nginx.conf.j2", host=self.host, files=FILES))
+        yield ManagedFile("Limit nginx to its files", _LIMITS, file_text("hub/nginx.conf"))
+
+    def activate(self, changes: Changes) -> None:
+        """Start the units, and restart those whose files have changed."""
+        start_units({"Check tokens": SOCKET, "Make keys, and check tokens": SERVICE, "Serve the hub": NGINX})
+        for unit, files in ((SERVICE, (PROGRAM, f"{UNITS}/{SERVICE}")), (NGINX, (SITE, _LIMITS))):
+            systemd.service(name=f"Restart {unit}", service=unit, restarted=True, _if=changed(changes, *files))
+
+
+def hub_role(hub: HubPlan, accounts: Accounts) -> Hub:
+    """Return the role of the hub's machine."""
+    return Hub(hub.host, {person.uid: person.name for person in accounts.people})

@@ -1,0 +1,71 @@
+"""The role `hub`: nginx, the program that checks and makes tokens, and their units."""
+
+import re
+from pathlib import Path
+
+from bedplate.programs.hub.rules import LARGEST
+from roles.base import file_text
+from roles.catalog import names_of, roles_of
+from roles.hub.role import NGINX, PROGRAM, SERVICE, SITE, Hub
+from tests.testlab.fakes.node import Recorded, Recorder
+from tests.testlab.fleets.variants import lab_node
+from tests.testlab.machines.hub import HOST, PEOPLE
+
+HUB = Hub(HOST, PEOPLE)
+
+
+def test_the_hub_alone_has_the_role() -> None:
+    """People are those of the fleet file, administrators too; the packet filter remains last."""
+    (role,) = (role for role in roles_of(lab_node("hub.us-west-2")) if isinstance(role, Hub))
+
+    assert role.host == HOST
+    assert {"ada", "grace"} <= set(role.people.values())
+    assert names_of(lab_node("hub.us-west-2"))[-1] == "hardened"
+    assert "hub" not in names_of(lab_node("control-1.us-west-2"))
+
+
+def test_the_program_knows_people_by_user_id(system: Recorded) -> None:
+    """A line for each person; no file of the role holds a secret."""
+    played = Recorder(system).play(HUB)
+
+    assert played.written("/etc/bedplate/hub-people") == "20000 ada\n20001 grace\n"
+    assert not any("/srv/hub/keys" in path for path in played.disk.entries)
+
+
+def test_a_second_run_changes_nothing(system: Recorded) -> None:
+    """A changed program restarts the check, and changed settings restart nginx; nothing else does."""
+    first = Recorder(system).play(HUB)
+    again = Recorder(system, first.disk).play(HUB, stages=["configure", "activate"])
+    other = Recorder(system, first.disk).play(Hub("hub.other.internal", PEOPLE), stages=["configure", "activate"])
+
+    restarts = {f"Restart {SERVICE}", f"Restart {NGINX}"}
+    assert {name for name in restarts if first.step(name).commands} == restarts
+    assert {name for name in restarts if again.step(name).commands} == set()
+    assert {name for name in restarts if other.step(name).commands} == {f"Restart {NGINX}"}
+
+
+def test_nginx_lets_every_request_be_checked() -> None:
+    """No location of the hub's name is open, but those between nginx and the check, which are internal."""
+    text = next(file.text for file in HUB.files() if file.path == SITE)
+    _, hub = text.split(f"server_name {HOST};")
+    before, *locations = re.split(r"\n {8}location ", hub)
+
+    assert "auth_request /check;" in before
+    for location in locations:
+        if "auth_request off" in location:
+            assert location.startswith("@") or "internal;" in location
+    assert f"client_max_body_size {LARGEST >> 30}g;" in text
+
+
+def test_the_program_has_the_key_and_no_other_secret() -> None:
+    """It runs as an account of its own, gets the key of tokens from systemd, and writes to one folder."""
+    unit = file_text("hub/bedplate-hub.service")
+
+    assert "User=bedplate-hub" in unit
+    assert re.findall(r"^LoadCredential=\S+:(\S+)", unit, re.MULTILINE) == [
+        "/srv/hub/keys/tokens",
+        "/srv/hub/keys/tokens.former",
+    ]
+    assert re.findall(r"^ReadWritePaths=(.+)", unit, re.MULTILINE) == ["/srv/hub/tokens"]
+    assert f"ExecStart={PROGRAM}" in unit
+    assert Path(PROGRAM).name in unit
