@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from bedplate.capacity.shrink import PAUSED
 from bedplate.plan.capacity import ends_itself
 from bedplate.plan.cluster import join_parameter, person_name
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
@@ -17,7 +16,7 @@ from bedplate.plan.hub import HUB_DUMPS, HUB_FILES, HUB_HOST, HubPlan
 from bedplate.plan.issuer import has_pod_roles, pod_role_name
 from bedplate.plan.links import ssh_patterns, ssh_pools
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST
-from bedplate.plan.pools import FLEET, GROUP, MEMBER, USE, bucket_name
+from bedplate.plan.pools import FLEET, GROUP, MEMBER, PAUSED, USE, bucket_name
 from bedplate.plan.registration import ENABLED
 from bedplate.plan.stores import NODES_STORE, BucketPlan
 from bedplate.spec.sites import Use

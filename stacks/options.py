@@ -7,10 +7,9 @@ import pulumi
 from pulumi_aws._inputs import ProviderDefaultTagsArgs, ProviderIgnoreTagsArgs
 from pulumi_aws.provider import Provider, ProviderArgs
 
-from bedplate.capacity.shrink import PAUSED, REQUESTED_BY, UNTIL
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import FLEET, GROUP, USE, PoolPlan
+from bedplate.plan.pools import FLEET, GROUP, PAUSED, REQUESTED_BY, UNTIL, USE, PoolPlan
 from bedplate.plan.stacks import parts, stack_name
 
 # GPU and bare-metal instances can take longer to terminate than the provider waits by default, 10 minutes.

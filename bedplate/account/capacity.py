@@ -14,10 +14,10 @@ from bedplate.account.client import AwsClient, ask_regions, require_all
 from bedplate.account.machines import describe_groups, time_of_tag
 from bedplate.capacity.ladder import LadderDecision, next_actions
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, SetDesired, failure_code
-from bedplate.capacity.shrink import NO_END, PAUSED, REQUESTED_BY, UNTIL, End, after_stop, next_end
+from bedplate.capacity.shrink import NO_END, End, after_stop, next_end
 from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import parse_json
-from bedplate.plan.pools import PoolPlan
+from bedplate.plan.pools import PAUSED, REQUESTED_BY, UNTIL, PoolPlan
 
 # Launches in the past, of which the decision uses the last ten minutes. 100 is the most in one page.
 _ACTIVITIES = 100

@@ -24,9 +24,9 @@ from bedplate.capacity.observation import (
     Size,
     Terminate,
 )
-from bedplate.capacity.shrink import PAUSED
 from bedplate.errors import InputError, PartialError
 from bedplate.plan.capacity import CapacityPlan, CapacityPool
+from bedplate.plan.pools import PAUSED
 from bedplate.plan.registration import MAX_PODS
 from bedplate.rounds import ask_within
 

@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, filters
 from bedplate.bundle import NodeStatus, UseReport
-from bedplate.capacity.shrink import REQUESTED_BY, UNTIL
 from bedplate.errors import PartialError
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import GROUP, PoolPlan
+from bedplate.plan.pools import GROUP, REQUESTED_BY, UNTIL, PoolPlan
 
 _T = TypeVar("_T")
 

@@ -32,11 +32,6 @@ from bedplate.capacity.packing import Packer, Source, node_place
 from bedplate.errors import InputError
 from bedplate.spec.text import seconds_of
 
-REQUESTED_BY, UNTIL, PAUSED = "bedplate:requested-by", "bedplate:until", "bedplate:paused"
-"""Tags of an Auto Scaling group: who last started machines in it, and until when; who has paused it.
-
-The stacks ignore them.
-"""
 NO_END = "-"
 """The value of UNTIL after a start without an end."""
 

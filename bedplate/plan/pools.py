@@ -18,6 +18,11 @@ FLEET = "bedplate:fleet"
 GROUP = "bedplate:group"
 USE = "bedplate:use"
 MEMBER = "bedplate:member"
+REQUESTED_BY, UNTIL, PAUSED = "bedplate:requested-by", "bedplate:until", "bedplate:paused"
+"""Tags of an Auto Scaling group: who last started machines in it, and until when; who has paused it.
+
+The stacks ignore them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
