@@ -184,6 +184,7 @@ class FleetGroups:
                 is_ssh=pool.is_ssh,
                 idle=pool.idle,
                 suspended=suspended_processes(group),
+                template=_template(group),
             )
 
     def _machines(self, pool: CapacityPool, region: _Region, time: float) -> Iterator[Machine]:
@@ -197,6 +198,7 @@ class FleetGroups:
                     launched=region.launched.get(instance, time),
                     notice=region.notices.get(instance),
                     ready=state == "InService",
+                    template=_template(member),
                 )
 
     def set_desired(self, action: SetDesired, observed: Observation) -> None:
@@ -323,6 +325,12 @@ class FleetGroups:
 
 def _pause(group: Mapping[str, Any]) -> str:
     return next((str(tag["Value"]) for tag in group.get("Tags", ()) if tag["Key"] == PAUSED), "")
+
+
+def _template(owner: Mapping[str, Any]) -> str:
+    """Return the version of the launch template that a group uses, or that one of its instances has."""
+    mixed = owner.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {}).get("LaunchTemplateSpecification", {})
+    return str((owner.get("LaunchTemplate") or mixed).get("Version", ""))
 
 
 def _subnets(group: Mapping[str, Any]) -> tuple[str, ...]:

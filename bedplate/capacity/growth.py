@@ -59,7 +59,8 @@ class Ladder:
                 continue
             if pool is None:
                 self.probe(rung)
-            if rung.room > self.opened[name] and not self.limit(rung.pool):
+            # A gang has its place as a whole, before all its machines start.
+            if (rung.room if pool else rung.starts) > self.opened[name] and not self.limit(rung.pool):
                 self._add(rung.pool, place.zone, 1)
                 return place
         return None
@@ -81,7 +82,7 @@ class Ladder:
 
     def has_room(self, rung: RungState) -> bool:
         """Return whether a rung can launch one more machine, or its probe is due."""
-        has_room = rung.room > self.opened[rung.pool.name] or is_probe_due(rung, self.observation.time)
+        has_room = rung.starts > self.opened[rung.pool.name] or is_probe_due(rung, self.observation.time)
         return has_room and not self.limit(rung.pool)
 
     def add(self, rung: RungState) -> None:

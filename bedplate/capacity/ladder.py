@@ -35,6 +35,8 @@ SHORTAGE_HOLD = 600.0
 """The longest time between two probes of a pool without capacity: a refused launch costs nothing, an idle lab does."""
 PATIENCE = 300.0
 """Seconds without a machine after which a pool has failed, if AWS reports no known failure."""
+FIRST, FURTHER = 4, 2
+"""The machines that boot at once in the first and in further pools of a group whose launch template is not proven."""
 RECLAIMED = "SpotInterruption"
 """The code of a pool if AWS interrupts many of its spot instances. It is bedplate's own, not EC2's."""
 
@@ -255,7 +257,7 @@ class RungStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RungState:
-    """One pool of the ladder, which is one Auto Scaling group. `reason` explains a status that is not open."""
+    """One pool of the ladder, which is one Auto Scaling group. `reason` says why it takes no more machines."""
 
     pool: Pool
     machines: int
@@ -264,6 +266,8 @@ class RungState:
     code: str | None = None
     facts: PoolFacts | None = None
     breaker: Breaker | None = None
+    starts: int = 0
+    """The number of machines that it may launch now."""
 
     @property
     def lowest_desired(self) -> int:
@@ -330,17 +334,19 @@ class Doubt:
 class Memory:
     """The state that the controller keeps between two decisions; without it, it only waits longer or probes once more.
 
-    The first four have the name of a pool as key. `short` has the time when the pool began to have fewer machines
-    than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the
-    first boots that failed in the last hour, by machine. `reported` has the pods for which an event already says that
-    they fit on no machine. `doubts` has the ID of a pod or gang as key. `registered` has the machines that had a Node
-    object, `lacking` those whose node lacks devices, with the time since when, `ended` those that the planner ended.
-    `moves` has the times at which movable pods were moved, by their owner, else by ID.
+    The first five have the name of a pool as key. `short` has the time when the pool began to have fewer machines
+    than desired, `boots` the longest time in seconds that one of its machines took to become a node, `proven` the last
+    launch template with which one did, `unready` the first boots that failed in the last hour, by machine. `reported`
+    has the pods for which an event already says that they fit on no machine. `doubts` has the ID of a pod or gang as
+    key. `registered` has the machines that had a Node object, `lacking` those whose node lacks devices, with the time
+    since when, `ended` those that the planner ended. `moves` has the times at which movable pods were moved, by their
+    owner, else by ID.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
     short: Mapping[str, float] = field(default_factory=dict)
     boots: Mapping[str, float] = field(default_factory=dict)
+    proven: Mapping[str, str] = field(default_factory=dict)
     unready: Mapping[str, Mapping[str, Boot]] = field(default_factory=dict)
     reported: frozenset[str] = frozenset()
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
@@ -367,7 +373,24 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...
         boots = failed_boots(launches, late, earlier, memory.ended, observation.time)
         facts = PoolFacts(pool, own, launches, late, short_since, boots)
         rungs.append(_rung(facts, memory, observation))
-    return tuple(_without_climbing(rungs))
+    return tuple(_with_first(_without_climbing(rungs), memory.proven))
+
+
+def _with_first(rungs: Iterable[RungState], proven: Mapping[str, str]) -> Iterator[RungState]:
+    """Yield the rungs; where no machine has become a node with the launch template, few boot before one does.
+
+    AWS replaces those that fail until the pool is skipped, which doubles them: at most ten are lost.
+    """
+    groups: set[str] = set()
+    for rung in rungs:
+        if proven.get(rung.pool.name) == rung.pool.template:
+            yield replace(rung, starts=rung.room)
+            continue
+        most = FURTHER if rung.pool.group in groups else FIRST
+        groups.add(rung.pool.group)
+        left = most - rung.expected + len(rung.facts.nodes if rung.facts else ())
+        reason = f"no machine is a node with its launch template yet, so it boots at most {most} at once"
+        yield replace(rung, starts=min(rung.room, max(0, left)), reason=rung.reason or reason)
 
 
 def _without_climbing(rungs: Sequence[RungState]) -> Iterator[RungState]:
@@ -458,6 +481,14 @@ def next_boots(observation: Observation, memory: Memory) -> Mapping[str, float]:
         if boot >= _SHORTEST_BOOT:
             boots[machine.pool] = max(boots.get(machine.pool, 0.0), boot)
     return boots
+
+
+def next_proven(observation: Observation, memory: Memory) -> Mapping[str, str]:
+    """Return the last launch template of each pool with which a machine became a node whose gate has not failed."""
+    templates = {pool.name: pool.template for pool in observation.pools}
+    failed = {node.machine for node in observation.nodes if node.failed}
+    nodes = (machine for machine in observation.machines if machine.node and machine.id not in failed)
+    return {**memory.proven, **{m.pool: m.template for m in nodes if m.template == templates[m.pool]}}
 
 
 @dataclass(frozen=True, slots=True)

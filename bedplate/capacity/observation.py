@@ -315,6 +315,7 @@ class Machine:
     notice: float | None = None
     ready: bool = False
     registered: bool = False
+    template: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +328,7 @@ class Pool:
     `suspended` has the processes of the group that somebody has suspended, except the one that the stacks suspend.
     A machine ends after `idle` seconds without use; for nodes the settings have a default. People, not pods, use
     the machines of a pool that `is_ssh`, and the planner leaves them alone.
+    New machines get version `template` of the launch template, others have an earlier one.
     """
 
     name: str
@@ -349,6 +351,7 @@ class Pool:
     silent: bool = False
     suspended: tuple[str, ...] = ()
     out: tuple[str, ...] = ()
+    template: str = ""
 
     @property
     def cannot_launch(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bedplate.capacity.devices import next_lacking, settle
 from bedplate.capacity.growth import Growth, grow, next_doubts
-from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, faults, next_boots, read_rungs
+from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, faults, next_boots, next_proven, read_rungs
 from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, Terminate, UncordonNode
 from bedplate.capacity.shrink import Removal, end_useless, next_moves, next_zones, shrink, without_people
 
@@ -26,7 +26,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     observation = without_people(observation)
     lacking = next_lacking(observation, memory.lacking)
     observation, counted = settle(observation, lacking)
-    memory = replace(memory, boots=next_boots(counted, memory))
+    memory = replace(memory, boots=next_boots(counted, memory), proven=next_proven(counted, memory))
     rungs = read_rungs(counted, memory)
     growth = grow(observation, rungs, memory.doubts)
     registered, held = _lost_nodes(observation, memory)
@@ -90,7 +90,7 @@ def _raise(rungs: Sequence[RungState], growth: Growth, removal: Removal) -> Iter
     passed: list[str] = []
     for rung in rungs:
         name = rung.pool.name
-        new = growth.ladder.opened[name] + (name in growth.ladder.probes)
+        new = min(growth.ladder.opened[name], rung.starts) + (name in growth.ladder.probes)
         count = min(rung.expected + new - removal.replaced[name], rung.pool.max)
         if new and count > rung.pool.desired:
             yield SetDesired(name, count, _raise_reason(rung, new, growth, passed))

@@ -68,6 +68,27 @@ def test_all_regions_are_observed(cloud: ScalingCloud, groups: FleetGroups) -> N
     assert (failure.pool, failure.code, failure.zone) == (EAST, "InsufficientInstanceCapacity", "us-east-1a")
 
 
+@pytest.mark.parametrize("is_mixed", [False, True], ids=["one type", "a mixed instances policy"])
+def test_the_launch_templates_of_groups_and_machines_are_observed(groups: FleetGroups, is_mixed: bool) -> None:  # noqa: FBT001
+    """A machine keeps the version with which it started; the group has that of its next machines."""
+    ec2, scaling = boto3.client("ec2", "us-west-2"), boto3.client("autoscaling", "us-west-2")
+    data = {"ImageId": "ami-12c6146b", "InstanceType": "c7i.large"}
+    ec2.create_launch_template(LaunchTemplateName="sim", LaunchTemplateData=data)
+    ec2.create_launch_template_version(LaunchTemplateName="sim", LaunchTemplateData=data)
+
+    def use(version: str, desired: int) -> None:
+        spec = {"LaunchTemplateName": "sim", "Version": version}
+        policy = {"LaunchTemplate": {"LaunchTemplateSpecification": spec, "Overrides": []}}
+        source: dict[str, Any] = {"MixedInstancesPolicy": policy} if is_mixed else {"LaunchTemplate": spec}
+        scaling.update_auto_scaling_group(AutoScalingGroupName=f"lab-{WEST}", DesiredCapacity=desired, **source)
+
+    use("1", 1)
+    use("2", 1)
+    seen = groups.observe(1e9)
+    assert [pool.template for pool in seen.pools if pool.name == WEST] == ["2"]
+    assert [machine.template for machine in seen.machines] == ["1"]
+
+
 def test_failed_first_boots_open_the_breaker_of_their_pool(cloud: ScalingCloud, groups: FleetGroups) -> None:
     """Machines abandon their lifecycle hooks after minutes: a failed launch counts from its end, not from its start."""
     abandoned = "Lifecycle Action with token 4c1a7e0b was abandoned: Lifecycle Action Completed with ABANDON Result"

@@ -52,6 +52,8 @@ WEST = Pool(
     taints=GPU,
 )
 EAST = replace(WEST, name="east", rung=1, region="us-east-1", zones=("us-east-1a",))
+# Machines have become nodes in both pools before.
+PROVEN = Memory(proven={"west": "", "east": ""})
 POD = Pod("pod", NOW - 60, Size(8, 10.0, 50.0), {"group": "train"}, GPU)
 
 
@@ -155,7 +157,7 @@ def test_defect_an_unknown_failure_does_not_clear_the_time_out() -> None:
 
 def test_defect_back_off_has_a_ceiling() -> None:
     """Each failed probe doubles the wait, up to an hour; a probe is one machine, and no pod waits for it."""
-    memory, now, holds = Memory(), NOW, []
+    memory, now, holds = PROVEN, NOW, []
     pools = (WEST, EAST)
     for _ in range(8):
         failure = Activity("", "west", now, ok=False, code="VcpuLimitExceeded")
@@ -196,7 +198,7 @@ def test_failed_first_boots_need_a_probe_that_becomes_a_node() -> None:
 
 def test_a_rung_whose_machines_failed_three_times_in_an_hour_is_passed() -> None:
     """Also if they failed one after the other, each replaced by the next; then only a probe is launched there."""
-    memory, pools = Memory(), (replace(WEST, desired=1), EAST)
+    memory, pools = PROVEN, (replace(WEST, desired=1), EAST)
     for number in range(3):
         now = NOW + 90 * number
         launch = Activity(
@@ -214,7 +216,7 @@ def test_a_gang_is_placed_whole_or_not_at_all() -> None:
     """A gang goes to the first rung that has room for all of it, in one zone; else it waits with a reason."""
     gang = _pods(6, replace(POD, gang="gang"))
     wide = replace(EAST, max=8)
-    assert _sizes(_decide(Observation(NOW, pods=gang, pools=(WEST, wide))).actions) == {"east": 6}
+    assert _sizes(_decide(Observation(NOW, pods=gang, pools=(WEST, wide)), PROVEN).actions) == {"east": 6}
     decision = _decide(Observation(NOW, pods=gang, pools=(WEST, EAST)))
     assert decision.actions == ()
     assert "no zone has room for all 6 pods" in decision.waiting[0].reason
