@@ -84,8 +84,8 @@ def check_ssh(machine: Whole) -> None:
     if machine.planned.roles & _FOR_PEOPLE:
         assert machine.as_person("grace", "id -u") == f"{machine.plan.accounts.uids['grace']}\n"
         assert machine.ssh("grace", "sudo -n id -u").returncode == 1
-    elif NodeRole.CONTROL in machine.planned.roles:
-        # A token of the cluster, which does not run, and nothing else.
+    elif machine.planned.roles & {NodeRole.CONTROL, NodeRole.HUB}:
+        # A token, for which these words are no scope, or of the cluster, which does not run; and nothing else.
         done = machine.ssh("grace", "id -u")
         assert (done.returncode, done.stdout) == (1, ""), done
         assert "error" in done.stderr
