@@ -39,7 +39,7 @@ def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[LiveMachine | B
     for name, value in {
         "deliver_bundle": lambda *_: [],
         "_pool_machines": lambda _plan, _client: reported,
-        "_gateways": lambda _plan, _client: (),
+        "_permanent_machines": lambda _plan, _client: (),
         "_desired": lambda _plan, _client: {"workbench-cpu-us-west-2": 1},
         "answering": lambda _hosts: frozenset(),
         "check_plugin": lambda: None,
@@ -88,7 +88,7 @@ def test_the_control_plane_is_started_after_its_roles(
         "i-0000000000000000c", "", "", HOME, f"{HOME}a", "m7i.xlarge", "running", None, f"control-1.{HOME}"
     )
     record_host_keys(lock_path(here), "lab", f"control-1.{HOME}", (KEY,), member.instance, replace_known=False)
-    monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: [member])
+    monkeypatch.setattr(machines, "_permanent_machines", lambda _plan, _client: [member])
 
     monkeypatch.setattr(machines, "start_cluster", lambda _: 6 if applies.machines else 0)
 

@@ -313,7 +313,7 @@ def test_the_ssh_configuration_is_written_with_the_keys_beside_it(
 
     assert (tmp_path / "lab.known_hosts").read_text() == f"nas.cellar.lab.internal,192.168.40.5 {KEY}\n"
     assert f'UserKnownHostsFile "{tmp_path}/lab.known_hosts"' in (tmp_path / "lab").read_text()
-    assert "44 of 45 machines" in capsys.readouterr().err
+    assert "45 of 46 machines" in capsys.readouterr().err
 
 
 def test_a_printed_ssh_configuration_says_where_its_host_keys_are_missing(
