@@ -343,7 +343,7 @@ def _of_region(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterato
     counted["network interfaces"] = (interfaces + least, interfaces + most)
     counted["parameters read a minute"] = _of_machines(pools, lambda _pool: PARAMETER_CALLS)
     if region.home:
-        blocks = [pool for pool in plan.pools if pool.market is Market.CAPACITY_BLOCK]
+        blocks = [pool for pool in plan.pools if pool.market.is_block]
         counted["machines in capacity blocks"] = _of_machines(blocks, lambda _pool: 1)
         named = [pool for pool in plan.pools if pool.use.is_ssh]
         counted["Route 53 calls a minute"] = _of_machines(named, lambda _pool: NAME_CALLS)
