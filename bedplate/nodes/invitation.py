@@ -1,8 +1,9 @@
-"""The archive that gives a person access: VPN profile, ssh configuration, host keys and instructions.
+"""The archive that gives a person access: VPN profile, ssh configuration, host keys, instructions, and `bp`.
 
 The person needs neither a clone of bedplate nor access to AWS. Equal values make equal archives.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,25 +13,39 @@ from pathlib import Path, PurePosixPath
 from string import Template
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from bedplate import __version__
 from bedplate.catalog.catalog import Catalog
 from bedplate.nodes.host_keys import fingerprint, known_hosts
-from bedplate.nodes.ssh import FILE_HEADER, Login, NodeLocation, ssh_config
+from bedplate.nodes.ssh import FILE_HEADER, USER_CONFIG, Login, NodeLocation, ssh_config, unique_nodes
 from bedplate.plan.fleet import Access, Account, FleetPlan
-from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes, pool_nodes
+from bedplate.plan.nodes import NodePlan, NodeRole, find_node, permanent_nodes, pool_nodes
 
-_README = Path(__file__).with_name("invitation.txt")
+_README, _README_OF_BP = (Path(__file__).with_name(f"{name}.txt") for name in ("invitation", "invitation-bp"))
+_BP = Path(__file__).parents[1] / "programs/bp"
+# Python reads an archive behind any first lines.
+_START = """import sys
+if sys.version_info < (3, 9):
+    sys.exit("error: bp needs Python 3.9 or newer")
+from pathlib import Path
+from bp.__main__ import main
+sys.exit(main(sys.argv[1:], Path(sys.argv[0])))
+"""
 _HOME, _SCRATCH = "/home", "/scratch"
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """A person's access: the machines with an account of theirs, and a VPN profile that is valid until a moment."""
+    """A person's access: the machines with an account of theirs, and a VPN profile that is valid until a moment.
+
+    `certificate` is that of the hub; it is empty without a hub, or if it could not be read.
+    """
 
     plan: FleetPlan
     person: Account
     machines: tuple[NodePlan, ...]
     profile: str
     until: datetime
+    certificate: str = ""
 
 
 def machines_of(plan: FleetPlan, name: str, catalog: Catalog) -> tuple[NodePlan, ...]:
@@ -39,28 +54,52 @@ def machines_of(plan: FleetPlan, name: str, catalog: Catalog) -> tuple[NodePlan,
     return tuple(node for node in nodes if any(name == person.name for person in node.accounts.having(Access.LOGIN)))
 
 
-def invitation_files(invitation: Invitation) -> Mapping[str, str]:
+def invitation_files(invitation: Invitation) -> Mapping[str, str | bytes]:
     """Return the files of the archive by path; it is unpacked in ~/.ssh, where ssh finds the host keys."""
     plan, nodes = invitation.plan, invitation.machines
+    hubs = (find_node(plan, plan.hub.node, plan.catalog),) if plan.hub and invitation.certificate else ()
     folder = PurePosixPath(plan.name)
-    keys_file = Path("~/.ssh") / folder / "known_hosts"
-    config = ssh_config(map(NodeLocation, nodes), keys_file, Login(invitation.person.name))
-    return {
-        str(folder / "README.txt"): _readme(invitation),
-        str(folder / "config"): config.replace(FILE_HEADER, f"# How {invitation.person.name} logs in to {plan.name}."),
-        str(folder / "known_hosts"): known_hosts(nodes, plan.record.host_keys),
-        str(folder / f"{plan.name}.ovpn"): invitation.profile,
+    keys_file, login = Path("~/.ssh") / folder / "known_hosts", Login(invitation.person.name)
+    config = ssh_config(map(NodeLocation, nodes), keys_file, login)
+    files: dict[str, str | bytes] = {
+        "README.txt": _readme(invitation),
+        "config": config.replace(FILE_HEADER, f"# How {invitation.person.name} logs in to {plan.name}."),
+        "known_hosts": known_hosts(unique_nodes((*nodes, *hubs)), plan.record.host_keys),
+        f"{plan.name}.ovpn": invitation.profile,
     }
+    for hub in hubs:
+        files["bp"], files["bp.json"] = bp_program(), _bp_settings(invitation, hub)
+        files["bp.config"] = ssh_config([NodeLocation(hub)], keys_file, login) + USER_CONFIG
+    return {str(folder / name): content for name, content in files.items()}
 
 
-def pack(files: Mapping[str, str]) -> bytes:
-    """Return a ZIP archive of text files and their folders, which only their owner can read when unpacked."""
+def bp_program() -> bytes:
+    """Return the program `bp` in one file, as zipapp(1) makes it: an archive that starts with the name of Python."""
+    buffer = BytesIO()
+    buffer.write(b"#!/usr/bin/env python3\n")
+    with ZipFile(buffer, "a", ZIP_DEFLATED) as archive:
+        archive.writestr(_entry("__main__.py", 0o100644), _START)
+        for path in sorted(_BP.glob("*.py")):
+            archive.writestr(_entry(f"bp/{path.name}", 0o100644), path.read_bytes())
+    return buffer.getvalue()
+
+
+def _bp_settings(invitation: Invitation, hub: NodePlan) -> str:
+    plan = invitation.plan
+    values = {"fleet": plan.name, "person": invitation.person.name, "node": hub.full_name, "version": __version__}
+    host = plan.hub.host if plan.hub else ""
+    values |= {"host": host, "address": str(hub.address), "certificate": invitation.certificate}
+    return json.dumps(values, indent=2) + "\n"
+
+
+def pack(files: Mapping[str, str | bytes]) -> bytes:
+    """Return a ZIP archive of texts, programs and their folders, which only their owner can use when unpacked."""
     buffer = BytesIO()
     with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
         for folder in sorted({str(PurePosixPath(path).parent) for path in files}):
             archive.writestr(_entry(f"{folder}/", 0o40700), b"")
-        for path, text in sorted(files.items()):
-            archive.writestr(_entry(path, 0o100600), text)
+        for path, content in sorted(files.items()):
+            archive.writestr(_entry(path, 0o100700 if isinstance(content, bytes) else 0o100600), content)
     return buffer.getvalue()
 
 
@@ -75,7 +114,10 @@ def _entry(path: str, mode: int) -> ZipInfo:
 def _readme(invitation: Invitation) -> str:
     plan, person = invitation.plan, invitation.person
     work = tuple(node for node in invitation.machines if NodeRole.WORKBENCH in node.roles)
+    runs = Template(_README_OF_BP.read_text(encoding="utf-8")).substitute(fleet=plan.name)
     return Template(_README.read_text(encoding="utf-8")).substitute(
+        runs=runs if invitation.certificate else "",
+        problems=6 if invitation.certificate else 5,
         fleet=plan.name,
         name=person.name,
         owner=plan.owner,

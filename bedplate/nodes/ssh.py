@@ -161,7 +161,8 @@ OPTIONS = (
     # A dead machine is detected within 30 s, regardless of the operator's configuration.
     *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=5"),
 )
-_USER_CONFIG = "\nMatch all\n  Include ~/.ssh/config\n  Include /etc/ssh/ssh_config\n"
+USER_CONFIG = "\nMatch all\n  Include ~/.ssh/config\n  Include /etc/ssh/ssh_config\n"
+"""The end of a file for `ssh -F`: what it does not set comes from the user's own configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def write_ssh_config(
     trusted = tuple(location for location in locations if keys.get(location.node.name))
     trusted_keys, config = folder / "known_hosts", folder / "ssh_config"
     trusted_keys.write_text(known_hosts((location.node for location in trusted), keys), encoding="utf-8")
-    config.write_text(ssh_config(trusted, trusted_keys, login) + _USER_CONFIG, encoding="utf-8")
+    config.write_text(ssh_config(trusted, trusted_keys, login) + USER_CONFIG, encoding="utf-8")
     return SshTargets(
         tuple(_target(config, location) for location in trusted),
         tuple(_untrusted(location) for location in locations if location not in trusted),

@@ -1,22 +1,30 @@
 """Access of people: profiles and revocations of their laptops, invitations, and removal from everything."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from bedplate.errors import BedplateError, InputError, PartialError, nearest_fix
+from cryptography.x509 import load_pem_x509_certificate
+
+from bedplate.errors import BedplateError, InputError, MachineError, PartialError, nearest_fix
 from bedplate.files import try_out, write_whole
 from bedplate.folder.files import FLEET_FILE
 from bedplate.load import Loaded
 from bedplate.lock import check_recorded, lock_path, record_plan
+from bedplate.nodes.host_keys import trust_instructions
 from bedplate.nodes.invitation import Invitation, invitation_files, machines_of, pack
+from bedplate.nodes.remote import run
 from bedplate.operate import Operator, Result, open_fleet, plan_loaded, plan_of
 from bedplate.operate.apply import Selection, apply_machines, select_machines
 from bedplate.operate.gateways import errors_of, nothing_updated, sync, update_gateways
 from bedplate.operate.keys import check_person, keys_of, known_passphrase, now, users_of
+from bedplate.operate.login import targets_by_name
 from bedplate.plan import FleetPlan
+from bedplate.plan.hub import HUB_CERTIFICATE
 from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.links import ssh_pools
+from bedplate.plan.nodes import find_node
 from bedplate.report.nodes import apply_lines
 from bedplate.report.person import admission_line, documents_line, entry_of, invited_lines, kept_lines, unfinished_lines
 from bedplate.report.vpn import issued_lines, qr_code_lines, revoked_lines
@@ -119,16 +127,37 @@ def invite(operator: Operator, name: str, device: str, file: Path, *, is_applied
     try_out([file])
     passphrase = known_passphrase(operator)
     pki = _with_certificate(operator, plan, subject, passphrase)
-    invitation = _invitation(plan, pki, subject, passphrase)
+    certificate, failures = _hub_certificate(operator, plan)
+    invitation = replace(_invitation(plan, pki, subject, passphrase), certificate=certificate)
     write_whole(file, pack(invitation_files(invitation)), 0o600)
     operator.show(invited_lines(invitation, file))
-    if not is_applied:
+    if is_applied:
+        failures += [*errors_of(lambda: sync(operator)), *_apply_people(operator, plan)]
+        operator.show(documents_line(plan))
+    else:
         operator.show([admission_line(name, _ssh_groups(plan), _option(operator))])
-        return 0
-    failures = (*errors_of(lambda: sync(operator)), *_apply_people(operator, plan))
-    operator.show(documents_line(plan))
-    operator.notify(unfinished_lines(failures, f"bedplate person invite {name} --apply{_option(operator)}"))
+    again = f"bedplate person invite {name}{' --apply' if is_applied else ''}{_option(operator)}"
+    operator.notify(unfinished_lines(failures, again))
     return PartialError.exit_code if failures else 0
+
+
+def _hub_certificate(operator: Operator, plan: FleetPlan) -> tuple[str, list[BedplateError]]:
+    """Return the certificate of the hub, read on its machine, or why it is missing; neither without a hub."""
+    if not plan.hub:
+        return "", []
+    try:
+        node = find_node(plan, plan.hub.node, plan.catalog)
+        if not plan.record.host_keys.get(node.name):
+            raise MachineError("its host key is not recorded", fix=trust_instructions(node))
+        with targets_by_name(operator, plan, [node]) as targets:
+            certificate = run(targets[node.name], "sudo", "cat", HUB_CERTIFICATE)
+        load_pem_x509_certificate(certificate.encode())
+    except BedplateError as error:
+        return "", [PartialError(f"the archive lacks bp: {plan.hub.node}: {error.what}", fix=error.fix)]
+    except ValueError:
+        what = f"the archive lacks bp: {plan.hub.node} has no certificate in {HUB_CERTIFICATE}"
+        return "", [PartialError(what, fix=f"run `bedplate node apply {plan.hub.node}`")]
+    return certificate, []
 
 
 def _recorded_plan(operator: Operator, name: str) -> FleetPlan:

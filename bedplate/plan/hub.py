@@ -11,6 +11,8 @@ HUB_DUMPS, HUB_FILES = "dumps", "files"
 """The folders of its bucket: each hub writes below its own name in them. Dumps expire."""
 HUB_FOLDER = "/srv/hub"
 """Its data: the mount point of the kept volume, at a site a folder of the machine."""
+HUB_CERTIFICATE = f"{HUB_FOLDER}/keys/tls.crt"
+"""The certificate that it makes itself, which clients trust alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ def invited_lines(invitation: Invitation, file: Path) -> Iterator[str]:
     """Yield the content of the archive, and how to send it to the person."""
     plan, name = invitation.plan, invitation.person.name
     trusted = sum(bool(plan.record.host_keys.get(node.name)) for node in invitation.machines)
-    yield f"wrote {file}: VPN profile, ssh configuration, {counted(trusted, 'host key')}, README.txt"
+    bp = ", bp with its settings" if invitation.certificate else ""
+    yield f"wrote {file}: VPN profile, ssh configuration, {counted(trusted, 'host key')}, README.txt{bp}"
     yield f"next: give it to {name} by an encrypted channel: it contains a private key"
     yield "next: after `bedplate node trust` of a new machine, run this command again and send the new archive"
     if invitation.person.admin:

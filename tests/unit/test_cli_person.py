@@ -1,5 +1,6 @@
 """`bedplate person invite` and `remove`, with real gateway agents behind a fake ssh. The apply of roles is a fake."""
 
+import json
 import os
 import pwd
 import re
@@ -8,12 +9,17 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from bedplate.cli import run
 from bedplate.cli.options import Terminal
+from bedplate.errors import BedplateError, MachineError
 from bedplate.lock import lock_path, read_lock, record_endpoints, record_host_keys
+from bedplate.nodes.apply import Target
 from bedplate.operate.keys import keys_of
+from bedplate.programs.bp.hub import SSH_OPTIONS
 from tests.testlab.fakes.apply import FakeApply
+from tests.testlab.fakes.laptop import hub_certificate
 from tests.testlab.fleets.variants import GATEWAY_ADDRESS, HOME, RESOLVERS
 from tests.testlab.keys.operator import HOSTS, listed, lose_credentials
 from tests.testlab.run import need_program
@@ -93,6 +99,86 @@ def test_an_archive_is_private_and_reproducible(fleet: Path) -> None:
         modes = {entry.filename: entry.external_attr >> 16 & 0o777 for entry in archive.infolist()}
     assert modes.pop("lab/") == 0o700
     assert set(modes.values()) == {0o600}
+
+
+class HubMachine:
+    """The machine of the hub, which answers `person invite`, or raises an error."""
+
+    def __init__(self, answer: str | BedplateError) -> None:
+        self.answer = answer
+        self.commands: list[tuple[str, ...]] = []
+
+    def run(self, target: Target, *command: str) -> str:
+        """Answer a command."""
+        self.commands.append((target.node.name, *command))
+        if isinstance(self.answer, BedplateError):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def hub(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubMachine:
+    """Return the machine of the hub of the fleet; its host key is not recorded."""
+    fleet.write_text(f"{fleet.read_text()}\nhub: {{region: {HOME}}}\n")
+    assert run(["plan", str(fleet), "--write"]) == 0
+    machine = HubMachine(hub_certificate("hub.lab.internal", ec.generate_private_key(ec.SECP256R1())).decode())
+    monkeypatch.setattr("bedplate.operate.people.run", machine.run)
+    return machine
+
+
+def test_the_archive_of_a_fleet_with_a_hub_has_bp(fleet: Path, hub: HubMachine, tmp_path: Path) -> None:
+    """The hub's certificate is read by ssh, README tells the commands, and a second archive has the same bytes."""
+    need_program("ssh")
+    record_host_keys(lock_path(fleet), "lab", f"hub.{HOME}", (KEY,), replace_known=False)
+    assert [run(["person", "invite", "grace", "--write", name]) for name in ("grace.zip", "again.zip")] == [0, 0]
+    subprocess.run(["unzip", "-q", "grace.zip", "-d", str(tmp_path)], check=True)
+    folder = tmp_path / "lab"
+
+    shown = subprocess.run([folder / "bp", "--help"], capture_output=True, check=True, text=True)
+    command = ("/usr/bin/ssh", "-G", "-F", str(folder / "bp.config"), *SSH_OPTIONS.split(), f"hub.{HOME}.lab.internal")
+    settings = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+
+    assert "list the newest runs" in shown.stdout
+    assert Path("again.zip").read_bytes() == Path("grace.zip").read_bytes()
+    assert hub.commands[0] == (f"hub.{HOME}", "sudo", "cat", "/srv/hub/keys/tls.crt")
+    facts = json.loads((folder / "bp.json").read_text())
+    assert facts["certificate"] == hub.answer
+    assert (facts["person"], facts["host"]) == ("grace", "hub.lab.internal")
+    assert {"user grace", f"hostname {facts['address']}", "stricthostkeychecking true"} <= {*settings}
+    assert f"hub.{HOME}.lab.internal," in (folder / "known_hosts").read_text()
+    assert "~/.ssh/lab/bp doctor" in (folder / "README.txt").read_text()
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}["bp"] == 0o700
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (MachineError("no response on the SSH port", fix="connect the VPN"), "no response on the SSH port"),
+        ("cat: no such file", "has no certificate in /srv/hub/keys/tls.crt"),
+        (None, "its host key is not recorded"),
+    ],
+)
+def test_an_archive_without_bp_says_why(
+    answer: str | BedplateError | None,
+    message: str,
+    fleet: Path,
+    hub: HubMachine,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Status 6 and the command that continues, if the hub's certificate was not read; all else is in the archive."""
+    if answer is not None:
+        record_host_keys(lock_path(fleet), "lab", f"hub.{HOME}", (KEY,), replace_known=False)
+    hub.answer = answer or ""
+
+    assert run(["person", "invite", "grace"]) == 6
+
+    errors = capsys.readouterr().err
+    assert "not done: the archive lacks bp" in errors
+    assert message in errors
+    assert "then run `bedplate person invite grace` again" in errors
+    assert {name.partition("/")[2] for name in _files(Path("grace.zip"))} == {
+        *("README.txt", "config", "known_hosts", "lab.ovpn"),
+    }
 
 
 @pytest.mark.parametrize(

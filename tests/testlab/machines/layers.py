@@ -125,6 +125,25 @@ def bare() -> tuple[Path, ...]:
     return (cached_layer("bare", recipe, lambda root: _bootstrap(root, mirror)),)
 
 
+def laptop_root() -> Path:
+    """Return the root of a Debian 11, whose Python is 3.9; creates a missing one (two minutes)."""
+    mirror, release = mirror_here(), "bullseye"
+
+    def make(root: Path) -> None:
+        words = ("--quiet", "--mode=root", "--variant=apt", "--include=python3")
+        call(
+            "mmdebstrap",
+            *words,
+            release,
+            str(root),
+            f"deb {mirror.debian} {release} main",
+            seconds=_PATIENCE,
+            env=mirror.environment,
+        )
+
+    return cached_layer("laptop", repr((release, mirror)), make)
+
+
 def baked() -> tuple[Path, ...]:
     """Return the layers of a node that has the packages of the roles; creates missing ones (minutes)."""
     below = bare()

@@ -1,0 +1,100 @@
+"""The command `bp`: its words, its output and its exit codes."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from .doctor import check_lines, checks
+from .hub import MISSING, WRONG, BpError, Hub, load_settings
+from .proxy import Proxy
+from .records import find_run, newest_runs, run_lines, show_lines
+
+_LATER = (
+    *("run", "logs", "attach", "stop", "again", "diff", "code", "compare", "files", "gpus", "queue", "search"),
+    *("session", "board", "top", "bench", "secret"),
+)
+_INTERRUPTED, _MOST = 130, 1_000
+
+
+def main(words: Sequence[str], program: Path) -> int:
+    """Run a command of the bp at a path; return the exit code."""
+    try:
+        return _run(_options(words), program)
+    except BpError as error:
+        for label, text in (("error: ", str(error)), ("  fix  ", error.fix)):
+            if text:
+                sys.stderr.write(f"{label}{_printable(text)}\n")
+        return error.code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    if words and words[0] in _LATER:
+        raise BpError(f"bp {words[0]} is not in this version", "`bp --help` lists the commands", WRONG)
+    parser = argparse.ArgumentParser("bp", description="Your runs, and the pages of the hub.", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)
+    runs.add_argument("--owner", metavar="NAME", default="", help="of this person; default: yours")
+    runs.add_argument("--all", action="store_true", help="of everyone")
+    runs.add_argument(
+        "-n", type=int, choices=range(1, _MOST + 1), metavar="N", default=20, help="how many; default: 20"
+    )
+    show = commands.add_parser("show", help="show a run", allow_abbrev=False)
+    show.add_argument("run", metavar="RUN", help="its name or id")
+    ui = commands.add_parser("ui", help="show the pages of the hub in a browser until Ctrl-C", allow_abbrev=False)
+    ui.add_argument("service", nargs="?", choices=["mlflow"], default="mlflow")
+    doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
+    for command in (runs, show, doctor):
+        command.add_argument("--json", action="store_true", help="one JSON document, for programs")
+    return parser.parse_args(words)
+
+
+def _run(options: argparse.Namespace, program: Path) -> int:
+    hub, status = Hub(load_settings(program)), 0
+    document: object
+    lines: Iterable[str]
+    if options.command == "ui":
+        return _serve(hub)
+    if options.command == "doctor":
+        document = results = list(checks(hub))
+        lines, status = check_lines(results), 0 if all(result["ok"] for result in results) else MISSING
+    elif options.command == "show":
+        document = run = find_run(hub, options.run)
+        lines = show_lines(run, hub.now)
+    else:
+        document = runs = newest_runs(hub, "" if options.all else options.owner or hub.settings.person, options.n)
+        lines = run_lines(runs, hub.now)
+    _print([json.dumps(document, indent=2)] if options.json else map(_printable, lines))
+    return status
+
+
+def _serve(hub: Hub) -> int:
+    hub.token()
+    with Proxy(hub) as proxy:
+        _print([proxy.address])
+        sys.stderr.write("Open this address in your browser, once. Ctrl-C ends the proxy.\n")
+        with suppress(KeyboardInterrupt):
+            proxy.serve_forever()
+    return 0
+
+
+def _printable(text: str) -> str:
+    """Return a text of others without characters that control a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _print(lines: Iterable[str]) -> None:
+    try:
+        # A terminal may lack characters of a name.
+        encoding = sys.stdout.encoding
+        sys.stdout.write("".join(f"{line}\n" for line in lines).encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would report the closed pipe again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise BpError(f"cannot write to stdout: {error.strerror}") from None

@@ -1,0 +1,162 @@
+"""`bp ui`: a proxy on this laptop that shows the pages of the hub to one browser, with the person's token."""
+
+import hmac
+import re
+import secrets
+import select
+import ssl
+import sys
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+
+from .hub import BpError, Hub
+
+# What MLflow's pages ask for. The hub's own requests, such as those for tokens, are for no page.
+_PATHS = re.compile(r"/(?:|static-files/.*|ajax-api/.*|get-artifact|graphql|version)")
+_LOGIN, _PART = "/login/", 1 << 16
+# Seconds: the hub gives up after 120.
+_TIMEOUT = 130.0
+# What bp sets itself, and what is for one connection only.
+_DROPPED = frozenset(
+    (
+        *("host", "authorization", "cookie", "origin", "referer"),
+        *("connection", "keep-alive", "te", "trailer", "upgrade", "expect"),
+    )
+)
+# From a page of this address on, browsers send a cookie that is for this address only.
+_LOGGED_IN = '<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url=/">'
+
+
+class Proxy(ThreadingTCPServer):
+    """The proxy on a free port. `address` has a secret that one browser can use once."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(("127.0.0.1", 0), _Requests)
+        port, secret = self.server_address[1], secrets.token_urlsafe(32)
+        self.hub, self.host, self.secrets = hub, f"127.0.0.1:{port}", [secret]
+        # By port: browsers send the cookies of all ports.
+        self.cookie = f"bp-{port}={secrets.token_urlsafe(32)}"
+        self.address = f"http://{self.host}{_LOGIN}{secret}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Report no connection that a browser ends."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class _Requests(BaseHTTPRequestHandler):
+    """One request a connection, whose bytes are passed on as they come."""
+
+    server: Proxy
+    timeout = _TIMEOUT
+
+    def do_GET(self) -> None:
+        """Pass the request of the one browser to the hub; refuse all others."""
+        path, headers, own = self.path.partition("?")[0], self.headers, f"http://{self.server.host}"
+        cookies = (cookie.strip() for cookie in headers.get("Cookie", "").split(";"))
+        if headers.get_all("Host") != [self.server.host]:
+            self._respond(421, f"the name of this host is {self.server.host}")
+        elif self.command == "GET" and path.startswith(_LOGIN):
+            self._log_in(path[len(_LOGIN) :])
+        elif not any(_is_equal(cookie, self.server.cookie) for cookie in cookies):
+            self._respond(403, "run `bp ui` in your own terminal, and open the address that it prints")
+        elif headers.get("Origin", own) != own or headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+            self._respond(403, "the request comes from a page of another address")
+        elif not _PATHS.fullmatch(path):
+            self._respond(404, "bp ui shows MLflow's pages only")
+        else:
+            self._pass_on()
+
+    do_HEAD = do_POST = do_GET  # noqa: N815  the names of methods of HTTP
+
+    def _log_in(self, text: str) -> None:
+        with suppress(IndexError):
+            # pop() gives the secret to one of two requests at the same time.
+            if _is_equal(text, self.server.secrets[0]) and self.server.secrets.pop():
+                self._respond(200, _LOGGED_IN, f"{self.server.cookie}; HttpOnly; SameSite=Strict; Path=/")
+                return
+        self._respond(403, "this address was used, or is not complete: run `bp ui` again")
+
+    def _respond(self, status: int, text: str, cookie: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html" if cookie else "text/plain")
+        self.send_header("Cache-Control", "no-store")
+        if cookie:
+            self.send_header("Set-Cookie", cookie)
+        self.end_headers()
+        self.wfile.write(f"{text}\n".encode())
+
+    def _pass_on(self) -> None:
+        length, lines = self.headers.get("Content-Length", "0"), self.headers.items()
+        if not length.isdecimal() or "Transfer-Encoding" in self.headers or any({"\r", "\n"} & {*v} for _, v in lines):
+            self._respond(400, "bp ui needs the length of a body, and headers of one line")
+            return
+        try:
+            token = self.server.hub.token()
+            hub = self._send(int(length), token)
+            answer = hub.recv(_PART)
+            # A new key of the hub ends tokens early. A body cannot be sent again, but the next request succeeds.
+            if answer.startswith(b"HTTP/1.1 401"):
+                token = self.server.hub.token(refused=token)
+                if length == "0":
+                    hub.close()
+                    hub = self._send(0, token)
+                    answer = hub.recv(_PART)
+        except (BpError, OSError) as error:
+            self._respond(502, f"{error}\n{getattr(error, 'fix', 'try again')}")
+            return
+        with hub:
+            self._copy(answer, hub)
+
+    def _send(self, length: int, token: str) -> ssl.SSLSocket:
+        """Return a connection to the hub that has sent the request with its body."""
+        hub = self.server.hub
+        upgrade = self.headers.get("Upgrade", "")
+        lines = [f"{self.command} {self.path} HTTP/1.1", f"Host: {hub.settings.host}", f"Authorization: Bearer {token}"]
+        lines += [f"{name}: {value}" for name, value in self.headers.items() if name.lower() not in _DROPPED]
+        lines += [f"Connection: {'Upgrade' if upgrade else 'close'}", *([f"Upgrade: {upgrade}"] if upgrade else [])]
+        connection = hub.connect(_TIMEOUT)
+        try:
+            connection.sendall("\r\n".join((*lines, "", "")).encode("latin-1"))
+            while length and (part := self.rfile.read1(min(length, _PART))):
+                connection.sendall(part)
+                length -= len(part)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _copy(self, part: bytes, hub: ssl.SSLSocket) -> None:
+        """Copy an answer as it comes, and after the start of a WebSocket what both sides send."""
+        is_open = part.startswith(b"HTTP/1.1 101")
+        while part:
+            self.wfile.write(part)
+            part = self._exchange(hub) if is_open else hub.recv(_PART)
+
+    def _exchange(self, hub: ssl.SSLSocket) -> bytes:
+        """Send what the browser sends until the hub sends something. One thread: only Python 3.13 locks connections."""
+        while True:
+            if not hub.pending() and self.connection in select.select([self.connection, hub], [], [])[0]:
+                part = self.connection.recv(_PART)
+                if not part:
+                    return b""
+                hub.sendall(part)
+                continue
+            hub.settimeout(0)
+            try:
+                return hub.recv(_PART)
+            except ssl.SSLWantReadError:  # half a record
+                continue
+            finally:
+                hub.settimeout(_TIMEOUT)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing: addresses have secrets."""
+
+
+def _is_equal(text: str, secret: str) -> bool:
+    return hmac.compare_digest(text.encode(), secret.encode())

@@ -1,0 +1,123 @@
+"""The records of runs, as MLflow has them: the newest of a person or of all, and one with all that is known."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from .hub import WRONG, BpError, Hub
+
+_API, _EXPERIMENT, _TAG = "/api/2.0/mlflow/", "jobs", "bedplate."
+_MLFLOW_ID, _NAME = re.compile("[0-9a-f]{32}"), re.compile("[A-Za-z0-9_.-]{1,200}")
+_NOT_FOUND, _WIDTH, _UNKNOWN = 404, 60, "unknown"
+_PARTS = ("tags", "params", "metrics")
+# The tags that `show` has for every run.
+_SHOWN = ("id", "owner", "command", "group", "machine", "gpus", "nodes", "image", "tree", "cause")
+
+
+@contextmanager
+def _answers_of_mlflow() -> Iterator[None]:
+    """Raise BpError for a document that has not what MLflow's have."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise BpError("the hub's answer is not that of MLflow", "ask your operator") from None
+
+
+@_answers_of_mlflow()
+def newest_runs(hub: Hub, owner: str, count: int) -> Sequence[Mapping[str, Any]]:
+    """Return the newest runs of an owner; of everyone if it is empty. Raises BpError."""
+    return _search(hub, f"tags.`{_TAG}owner` = '{_checked(owner)}'" if owner else "", count)
+
+
+@_answers_of_mlflow()
+def find_run(hub: Hub, word: str) -> Mapping[str, Any]:
+    """Return the run with this name or id, of bp or of MLflow. Raises BpError if there is none, or several."""
+    if _MLFLOW_ID.fullmatch(word):
+        try:
+            return _run(hub.call(f"{_API}runs/get?run_id={word}")["run"])
+        except BpError as error:
+            if error.status != _NOT_FOUND:
+                raise
+    runs: Sequence[Mapping[str, Any]] = ()
+    for attribute in ("attributes.run_name", f"tags.`{_TAG}id`"):
+        runs = runs or _search(hub, f"{attribute} = '{_checked(word)}'", 5)
+    if not runs:
+        raise BpError(f"no run is named {word}", "`bp runs --all` lists the newest", WRONG)
+    if len(runs) > 1:
+        raise BpError(f"several runs are named {word}", f"write one of {', '.join(run['run'] for run in runs)}", WRONG)
+    return runs[0]
+
+
+def _checked(word: str) -> str:
+    """Return a word that cannot end its place in a filter of MLflow."""
+    if not _NAME.fullmatch(word):
+        raise BpError(f"{word!r} is not a name", "use letters, digits, `_`, `.` and `-`", WRONG)
+    return word
+
+
+def _search(hub: Hub, condition: str, count: int) -> Sequence[Mapping[str, Any]]:
+    found = hub.call(f"{_API}experiments/get-by-name?experiment_name={_EXPERIMENT}")
+    body = {"experiment_ids": [found["experiment"]["experiment_id"]], "filter": condition, "max_results": count}
+    # MLflow leaves out what is empty.
+    runs = hub.call(f"{_API}runs/search", **body, order_by=["attributes.start_time DESC"]).get("runs", ())
+    return [_run(run) for run in runs]
+
+
+def _run(run: Any) -> Mapping[str, Any]:  # noqa: ANN401  of any kind
+    """Return a run of MLflow in the form of `--json`; times are milliseconds."""
+    info, data = run["info"], run["data"]
+    return {
+        "run": str(info["run_id"]),
+        "name": str(info.get("run_name", "")),
+        "status": str(info["status"]),
+        "start_time": int(info["start_time"]),
+        "end_time": int(info.get("end_time") or 0) or None,
+        **{part: {str(item["key"]): item["value"] for item in data.get(part, ())} for part in _PARTS},
+    }
+
+
+def run_lines(runs: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
+    """Yield a table of runs; `now` is the hub's clock."""
+    rows = [("RUN", "OWNER", "STATE", "STARTED", "TIME", "MACHINE", "COMMAND")]
+    for run in runs:
+        owner, machine, command = (str(run["tags"].get(_TAG + name, "-")) for name in ("owner", "machine", "command"))
+        row = (run["name"] or run["run"], owner, _state(run), *_times(run, now), machine, command[:_WIDTH])
+        rows.append(row)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        yield "  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip()
+
+
+def _state(run: Mapping[str, Any]) -> str:
+    """Return the state by bp; of what has ended or is not of bp, that of MLflow."""
+    state = str(run["tags"].get(f"{_TAG}state", "ended"))
+    return str(run["status"]).lower() if state == "ended" else state
+
+
+def _times(run: Mapping[str, Any], now: float) -> tuple[str, str]:
+    """Return when a run started, and how long it took or takes."""
+    seconds = max((run["end_time"] or int(now * 1000)) - run["start_time"], 0) // 1000
+    try:
+        start = f"{datetime.fromtimestamp(run['start_time'] / 1000).astimezone():%Y-%m-%d %H:%M}"
+    except (OSError, OverflowError, ValueError):
+        start = _UNKNOWN
+    return start, f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def show_lines(run: Mapping[str, Any], now: float) -> Iterator[str]:
+    """Yield all that is known of a run, and say what is unknown; `now` is the hub's clock."""
+    start, took = _times(run, now)
+    tags = {key: value for key, value in run["tags"].items() if not key.startswith("mlflow.")}
+    facts = {"name": run["name"] or _UNKNOWN, "state": _state(run), "started": start}
+    facts["took" if run["end_time"] else "takes so far"] = took
+    facts.update({name: tags.pop(_TAG + name, _UNKNOWN) for name in _SHOWN})
+    for title, values in (
+        (run["run"], facts),
+        *(("parameters", run["params"]), ("last metrics", run["metrics"]), ("other tags", tags)),
+    ):
+        yield title if values else f"{title}: none"
+        width = max(map(len, values), default=0)
+        for name, value in values.items():
+            yield f"  {name.ljust(width)}  {value}"
