@@ -314,7 +314,7 @@ def test_up_waits_for_names_and_records_host_keys(
     monkeypatch.setattr(
         machines, "time", SimpleNamespace(monotonic=lambda: cloud.time, sleep=cloud.sleep, time=time.time)
     )
-    monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: ())
+    monkeypatch.setattr(machines, "_permanent_machines", lambda _plan, _client: ())
     monkeypatch.setattr(machines, "answering", lambda _hosts: frozenset())
     monkeypatch.setattr(machines, "check_plugin", lambda: None)
     monkeypatch.setattr(machines, "deliver_bundle", lambda *_: [])

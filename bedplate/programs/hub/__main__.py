@@ -171,7 +171,7 @@ class Requests(BaseHTTPRequestHandler):
         try:
             length = min(int(self.headers["Content-Length"]), _LARGEST_BODY)
             return str(json.loads(self.rfile.read(length))["scope"])
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             raise RefusedError(400, 'the body must be {"scope": "run:ID"}') from None
 
     def log_message(self, *_: object) -> None:
