@@ -107,6 +107,17 @@ def test_runs_are_one_document_for_programs(laptop: Laptop, hub: FakeHub) -> Non
     assert document["tags"]["bedplate.command"] == "python train.py"
 
 
+def test_a_run_without_a_start_or_with_an_old_state_is_not_guessed(laptop: Laptop, hub: FakeHub) -> None:
+    """MLflow has 0 for a start that nobody gave. A run that it has as ended does not run, whatever its tag says."""
+    run = _run()
+    run["info"] |= {"start_time": 0, "status": "KILLED", "end_time": 1_795_798_183_994}
+    hub.answer(f"{API}runs/search", {"runs": [run]})
+
+    _, row = laptop.bp("runs").stdout.splitlines()
+
+    assert row.split()[2:5] == ["killed", "unknown", "unknown"]
+
+
 def test_no_runs_are_a_table_without_rows(laptop: Laptop, hub: FakeHub) -> None:
     """MLflow leaves out an empty list."""
     hub.answer(f"{API}runs/search", {})

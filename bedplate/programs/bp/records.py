@@ -11,6 +11,7 @@ from .hub import WRONG, BpError, Hub
 _API, _EXPERIMENT, _TAG = "/api/2.0/mlflow/", "jobs", "bedplate."
 _MLFLOW_ID, _NAME = re.compile("[0-9a-f]{32}"), re.compile("[A-Za-z0-9_.-]{1,200}")
 _NOT_FOUND, _WIDTH, _UNKNOWN = 404, 60, "unknown"
+_GOING_ON = frozenset({"RUNNING", "SCHEDULED"})
 _PARTS = ("tags", "params", "metrics")
 # The tags that `show` has for every run.
 _SHOWN = ("id", "owner", "command", "group", "machine", "gpus", "nodes", "image", "tree", "cause")
@@ -72,7 +73,7 @@ def _run(run: Any) -> Mapping[str, Any]:  # noqa: ANN401  of any kind
         "run": str(info["run_id"]),
         "name": str(info.get("run_name", "")),
         "status": str(info["status"]),
-        "start_time": int(info["start_time"]),
+        "start_time": int(info.get("start_time") or 0) or None,
         "end_time": int(info.get("end_time") or 0) or None,
         **{part: {str(item["key"]): item["value"] for item in data.get(part, ())} for part in _PARTS},
     }
@@ -91,19 +92,20 @@ def run_lines(runs: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
 
 
 def _state(run: Mapping[str, Any]) -> str:
-    """Return the state by bp; of what has ended or is not of bp, that of MLflow."""
-    state = str(run["tags"].get(f"{_TAG}state", "ended"))
-    return str(run["status"]).lower() if state == "ended" else state
+    """Return the state by bp; of what has ended, or is not of bp, that of MLflow."""
+    state, status = str(run["tags"].get(f"{_TAG}state", "ended")), str(run["status"])
+    return status.lower() if state == "ended" or status not in _GOING_ON else state
 
 
 def _times(run: Mapping[str, Any], now: float) -> tuple[str, str]:
     """Return when a run started, and how long it took or takes."""
-    seconds = max((run["end_time"] or int(now * 1000)) - run["start_time"], 0) // 1000
+    start = run["start_time"]
     try:
-        start = f"{datetime.fromtimestamp(run['start_time'] / 1000).astimezone():%Y-%m-%d %H:%M}"
-    except (OSError, OverflowError, ValueError):
-        start = _UNKNOWN
-    return start, f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        started = f"{datetime.fromtimestamp(start / 1000).astimezone():%Y-%m-%d %H:%M}"
+    except (TypeError, OSError, OverflowError, ValueError):
+        return _UNKNOWN, _UNKNOWN
+    seconds = max((run["end_time"] or int(now * 1000)) - start, 0) // 1000
+    return started, f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def show_lines(run: Mapping[str, Any], now: float) -> Iterator[str]:
