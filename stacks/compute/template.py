@@ -228,7 +228,7 @@ class KeptData:
 
 ETCD = KeptData("etcd", ETCD_VOLUME.gib, "/var/lib/etcd", ("containerd", "kubelet"))
 _STATE, _SETTINGS = str(GatewayPaths.state), str(GatewayPaths.settings)
-VPN_KEYS = KeptData("keys", KEYS_VOLUME.gib, _STATE, ("bedplate-laptops@",), (_SETTINGS,))
+VPN_KEYS = KeptData("keys", KEYS_VOLUME.gib, _STATE, (), (_SETTINGS,))
 _HUB_SERVICES = ("postgresql@", "mlflow", "bedplate-hub", "nginx")
 
 
