@@ -130,6 +130,7 @@ lock: $(READY)  ## Resolve pyproject.toml into requirements.lock, its parts for 
 	$(COMPILE) --group pyproject.toml:nodes --constraint requirements.lock --output-file requirements-nodes.lock
 	$(COMPILE) --group pyproject.toml:judges --output-file requirements-judges.lock
 	$(COMPILE) roles/frameworks/torch.in --output-file roles/frameworks/torch.txt
+	$(COMPILE) --only-binary :all: --group pyproject.toml:records --excludes roles/mlflow/excludes.txt --output-file roles/mlflow/mlflow.txt
 
 clean:  ## Remove the virtual environments and all caches
 	rm -rf $(VENV) $(JUDGES) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -24,11 +24,13 @@ from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.hub.role import hub_role
 from roles.kubernetes.role import Kubernetes
+from roles.mlflow.role import Mlflow
 from roles.monitoring.role import Monitoring
 from roles.nvidia.role import Nvidia, Tools, driver_of
 from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
 from roles.people.role import People
+from roles.postgres.role import Postgres
 from roles.storage.role import Storage
 from roles.tokens.role import Tokens, cluster_accounts
 from roles.vpnagent.role import VpnAgent
@@ -61,6 +63,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield Frameworks()
     yield from _cluster_roles(node)
     if node.hub:
+        yield Postgres(has_volume=node.hub.region is not None)
+        yield Mlflow()
         yield hub_role(node.hub, node.accounts)
     yield Monitoring(node.address)
     if node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}:

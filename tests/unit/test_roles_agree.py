@@ -28,6 +28,7 @@ from tests.testlab.run import ROOT, page_text
 OTHER_USERS = {
     "roles/hub/bedplate-hub.service": "the program has no network",
     "roles/storage/tunnel.service.j2": "the filter admits it to file servers",
+    "roles/mlflow/mlflow.service": "it has no network",
     "vpn/laptops/daemon.service.j2": "OpenVPN sends to laptops",
     "vpn/laptops/dns.service.j2": "dnsmasq sends to the resolver of the VPC",
 }

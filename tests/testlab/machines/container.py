@@ -155,7 +155,7 @@ class Machine:
         """Return the command that runs a shell script in the container; valid until the next boot."""
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
         clean = ("env", "-i", f"PATH={_PATH}", "LC_ALL=C.UTF-8", "HOME=/root")
-        return ("nsenter", "--target", str(self._first()), *spaces, *clean, "sh", "-ec", _INSIDE)
+        return ("nsenter", "--target", str(self.first()), *spaces, *clean, "sh", "-ec", _INSIDE)
 
     def halt(self) -> None:
         """Shut the container down cleanly."""
@@ -164,7 +164,7 @@ class Machine:
     def crash(self) -> None:
         """Simulate a power loss: kill the init process, and all others with it."""
         with suppress(CommandError, ProcessLookupError):
-            os.kill(self._first(), signal.SIGKILL)
+            os.kill(self.first(), signal.SIGKILL)
         self._end(signal.SIGKILL)
 
     def _end(self, signal_: signal.Signals) -> None:
@@ -177,7 +177,7 @@ class Machine:
         self._program = None
         remove_cgroup(self.namespace)
 
-    def _first(self) -> int:
+    def first(self) -> int:
         """Return the ID of the container's init process on this machine."""
         if self._program is None or not self._program.runs:
             raise CommandError(f"{self.namespace} is not running; end of its console output:\n{self._log_tail()}")

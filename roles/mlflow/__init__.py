@@ -1,0 +1,1 @@
+"""The role `mlflow`: the server of the records, with all its packages locked."""

@@ -1,0 +1,1 @@
+"""The role `postgres`: PostgreSQL on the volume of the hub, for the records of runs."""
