@@ -217,7 +217,10 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeptData:
-    """A volume that outlives its machine, and the folders that are bound to it; `services` start only with it."""
+    """A volume that outlives its machine, and the folders that are bound to it.
+
+    `services` are units of packages that start only with it; units of roles say so themselves.
+    """
 
     name: str
     gib: int
@@ -229,12 +232,11 @@ class KeptData:
 ETCD = KeptData("etcd", ETCD_VOLUME.gib, "/var/lib/etcd", ("containerd", "kubelet"))
 _STATE, _SETTINGS = str(GatewayPaths.state), str(GatewayPaths.settings)
 VPN_KEYS = KeptData("keys", KEYS_VOLUME.gib, _STATE, (), (_SETTINGS,))
-_HUB_SERVICES = ("postgresql@", "mlflow", "bedplate-hub", "nginx")
 
 
 def hub_data(hub: HubPlan) -> KeptData:
     """Return the volume with the records."""
-    return KeptData("records", hub.disk, HUB_FOLDER, _HUB_SERVICES)
+    return KeptData("records", hub.disk, HUB_FOLDER, ())
 
 
 def permanent_boot(plan: FleetPlan, name: str, kept: KeptData, volume_id: str) -> str:
