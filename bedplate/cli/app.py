@@ -143,6 +143,12 @@ PERSON_COMMANDS = (
     Command("invite", "person:invite", "bedplate person invite ada --apply"),
     Command("remove", "person:remove", "bedplate person remove ada"),
 )
+HUB_COMMANDS = (
+    Command("status", "hub:status", "bedplate hub status --json"),
+    Command("logs", "hub:logs", "bedplate hub logs --follow mlflow"),
+    Command("restore", "hub:restore", "bedplate hub restore --at 20261127T020000Z"),
+    Command("rotate", "hub:rotate", "bedplate hub rotate"),
+)
 CAPACITY_COMMANDS = (
     Command("status", "capacity_run:status", "bedplate capacity status fleet.yaml"),
     Command("explain", "capacity_run:explain", "bedplate capacity explain train --fleet fleet.yaml"),
@@ -163,6 +169,7 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "vpn": ("Manage VPN and gateways.", VPN_COMMANDS),
         "kube": ("Run the Kubernetes cluster.", KUBE_COMMANDS),
         "person": ("Give or remove access.", PERSON_COMMANDS),
+        "hub": ("Keep the records of runs.", HUB_COMMANDS),
         "catalog": ("Update facts about AWS.", CATALOG_COMMANDS),
     }
 )

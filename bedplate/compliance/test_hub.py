@@ -4,7 +4,7 @@ from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_if, differing_files, unit_overrides
 from bedplate.plan.nodes import NodePlan
-from roles.hub.role import KEYS, SERVICE, SOCKET, hub_role
+from roles.hub.role import BACKUP, KEYS, SERVICE, SOCKET, hub_role
 
 pytestmark = applies_if(lambda node: node.hub is not None)
 
@@ -45,3 +45,11 @@ def test_nobody_is_let_in_without_a_token(host: Host, node: NodePlan) -> None:
     ]
 
     assert answers == ["401"] * 4, f"the hub answers with {', '.join(answers)}"
+
+
+def test_last_backup_is_recent(host: Host) -> None:
+    """One of the last two nights has succeeded; a new volume has as long for its first one."""
+    recent = host.run("find /srv/hub/dumps/succeeded /srv/hub/keys/tls.crt -mmin -3000").stdout
+
+    assert recent, f"no backup of the last two nights: `bedplate hub logs {BACKUP}` shows why"
+    assert host.service(f"{BACKUP}.timer").is_enabled, f"{BACKUP}.timer is not enabled"

@@ -123,6 +123,7 @@ _FAILED = NodeErrorKind.FAILED
 _PROGRAMS = (
     KnownError("sudo: bedplate-member: command not found", _FAILED, "it lacks the role control", _APPLY),
     KnownError("^unknown command: ", _FAILED, "it has an older role control", _APPLY),
+    KnownError("bedplate-hub: not found|hub-backup: not found", _FAILED, "it lacks the role hub", _APPLY),
     KnownError("sudo: bedplate-vpn: command not found", _FAILED, "it lacks the role vpnagent", _APPLY),
     KnownError("^bedplate-vpn: error: .*invalid choice: ", _FAILED, "it has an older role vpnagent", _APPLY),
 )

@@ -18,6 +18,7 @@ from bedplate.nodes.remote import run
 from bedplate.operate import Operator, Result, open_fleet, plan_loaded, plan_of
 from bedplate.operate.apply import Selection, apply_machines, select_machines
 from bedplate.operate.gateways import errors_of, nothing_updated, sync, update_gateways
+from bedplate.operate.hub import refuse_tokens
 from bedplate.operate.keys import check_person, keys_of, known_passphrase, now, users_of
 from bedplate.operate.login import targets_by_name
 from bedplate.plan import FleetPlan
@@ -209,6 +210,9 @@ def remove(operator: Operator, name: str, *, keeps_pods: bool) -> int:
         from bedplate.operate.cluster_objects import remove_person
 
         failures += errors_of(lambda: remove_person(operator, plan, name, keeps_pods=keeps_pods))
+    uid = {**plan.accounts.uids, **plan.accounts.departed}.get(name)
+    if plan.hub and uid is not None:
+        failures += errors_of(lambda: refuse_tokens(operator, plan, uid))
     if name in plan.accounts.uids:
         failures.append(_still_declared(loaded, name))
     elif name in plan.accounts.departed:

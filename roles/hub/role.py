@@ -1,7 +1,7 @@
 """The role `hub`: nginx in front of the record and its files, and the program that checks and makes tokens."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pyinfra.operations import server, systemd
@@ -28,23 +28,26 @@ from roles.hardened.logins import HUB_TOKEN_PROGRAM
 from roles.system import install_packages, start_units
 from roles.tokens.role import client_file
 
+BACKUP = "bedplate-hub-backup"
 PROGRAM, SERVICE, SOCKET = "/usr/local/sbin/bedplate-hub", "bedplate-hub.service", "bedplate-hub.socket"
 KEYS, NGINX = "bedplate-hub-keys.service", "nginx.service"
+SETTINGS = "/etc/bedplate/hub-backup"
 SITE, _LIMITS = "/etc/nginx/nginx.conf", f"{UNITS}/{NGINX}.d/bedplate.conf"
 
 
 @dataclass(frozen=True, slots=True)
 class Hub(Role):
-    """The hub under this name in the fleet's domain, and the names of people by user id."""
+    """The hub under this name in the fleet's domain, the names of people by user id, and the settings of backups."""
 
     host: str
     people: Mapping[int, str]
+    backup: Mapping[str, str] = field(default_factory=dict)
     name: ClassVar[str] = "hub"
-    space: ClassVar[DiskSpace] = DiskSpace(programs=5, state=2)
+    space: ClassVar[DiskSpace] = DiskSpace(programs=60, state=2)
 
     def install(self) -> None:
         """Install nginx, and create the account of the check."""
-        install_packages("Install nginx and its tools", ("nginx", "logrotate", "openssl", "curl"))
+        install_packages("Install nginx and its tools", ("nginx", "logrotate", "openssl", "curl", "rclone"))
         server.group(name="Create the group of the record", group="mlflow", system=True)
         server.user(name="Let nginx reach the record", user="www-data", groups=["mlflow"], append=True)
         server.user(  # noqa: S604  # the login shell of the account
@@ -62,7 +65,10 @@ class Hub(Role):
         yield ManagedFile(
             f"Write {KEYS}", f"{UNITS}/{KEYS}", render("hub/bedplate-hub-keys.service.j2", host=self.host)
         )
-        yield from unit_files("hub", SERVICE, SOCKET)
+        yield from unit_files("hub", SERVICE, SOCKET, f"{BACKUP}.service", f"{BACKUP}.timer")
+        yield command_file(f"{LIBRARY}/hub-backup", "hub/hub-backup")
+        settings = "".join(f"{name}={value}\n" for name, value in self.backup.items())
+        yield ManagedFile("Write where backups go", SETTINGS, settings)
         yield ManagedFile("Write who is a person", str(PEOPLE), "".join(f"{i} {n}\n" for i, n in self.people.items()))
         yield client_file(HUB_TOKEN_PROGRAM, "/run/bedplate-hub/mint", takes_scope=True)
         yield ManagedFile("Configure nginx", SITE, render("hub/nginx.conf.j2", host=self.host, files=FILES))
@@ -71,10 +77,23 @@ class Hub(Role):
     def activate(self, changes: Changes) -> None:
         """Start the units, and restart those whose files have changed."""
         start_units({"Check tokens": SOCKET, "Make keys, and check tokens": SERVICE, "Serve the hub": NGINX})
+        start_units({"Back up every night": f"{BACKUP}.timer"})
         for unit, files in ((SERVICE, (PROGRAM, f"{UNITS}/{SERVICE}")), (NGINX, (SITE, _LIMITS))):
             systemd.service(name=f"Restart {unit}", service=unit, restarted=True, _if=changed(changes, *files))
 
 
 def hub_role(hub: HubPlan, accounts: Accounts) -> Hub:
     """Return the role of the hub's machine."""
-    return Hub(hub.host, {person.uid: person.name for person in accounts.people})
+    return Hub(hub.host, {person.uid: person.name for person in accounts.people}, _backup(hub))
+
+
+def _backup(hub: HubPlan) -> Mapping[str, str]:
+    """Return the name of the hub's backups, the folder of rclone for them, and what is saved beside the records.
+
+    A folder of a site is open to the administrators of its clients, so keys are in the bucket only.
+    """
+    settings = {"NODE": hub.node, "TARGET": hub.backup.mount if hub.backup else "", "WITH": "(tokens)"}
+    if hub.bucket:
+        options = f"provider=AWS,env_auth=true,region={hub.bucket.region},no_check_bucket=true"
+        settings |= {"TARGET": f":s3,{options}:{hub.bucket.name}", "WITH": "(keys tokens)"}
+    return settings

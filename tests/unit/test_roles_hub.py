@@ -1,12 +1,17 @@
 """The role `hub`: nginx, the program that checks and makes tokens, and their units."""
 
 import re
+from dataclasses import replace
+from ipaddress import IPv4Address
 from pathlib import Path
 
+from bedplate.plan.fleet import Accounts
+from bedplate.plan.hub import HubPlan
+from bedplate.plan.stores import ExportPlan
 from bedplate.programs.hub.rules import LARGEST
 from roles.base import file_text
 from roles.catalog import names_of, roles_of
-from roles.hub.role import NGINX, PROGRAM, SERVICE, SITE, Hub
+from roles.hub.role import NGINX, PROGRAM, SERVICE, SITE, Hub, hub_role
 from tests.testlab.fakes.node import Recorded, Recorder
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.hub import HOST, PEOPLE
@@ -22,6 +27,22 @@ def test_the_hub_alone_has_the_role() -> None:
     assert {"ada", "grace"} <= set(role.people.values())
     assert names_of(lab_node("hub.us-west-2"))[-1] == "hardened"
     assert "hub" not in names_of(lab_node("control-1.us-west-2"))
+
+
+def test_keys_are_copied_to_the_bucket_only() -> None:
+    """Other machines of a site mount the folder; without one, dumps stay on the hub."""
+    (role,) = (role for role in roles_of(lab_node("hub.us-west-2")) if isinstance(role, Hub))
+    at_site = HubPlan("vault.cellar", "lab.internal", IPv4Address("192.168.1.9"))
+    export = ExportPlan("spare", "cellar", "nas", "/srv/spare", "/mnt/spare")
+    nobody = Accounts((), {})
+
+    assert role.backup["WITH"] == "(keys tokens)"
+    assert role.backup["TARGET"].startswith(
+        ":s3,provider=AWS,env_auth=true,region=us-west-2,no_check_bucket=true:lab-hub-"
+    )
+    settings = hub_role(replace(at_site, backup=export), nobody).backup
+    assert settings == {"NODE": "vault.cellar", "TARGET": "/mnt/spare", "WITH": "(tokens)"}
+    assert hub_role(at_site, nobody).backup["TARGET"] == ""
 
 
 def test_the_program_knows_people_by_user_id(system: Recorded) -> None:

@@ -203,7 +203,10 @@ def serve(hub: Hub, listeners: Sequence[socket.socket]) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Serve; `bedplate-hub remove UID` refuses the tokens of a person instead."""
+    """Serve; `remove UID` refuses the tokens of a person, and `usage` prints the bytes of each, instead."""
+    if words[:1] == ["usage"]:
+        sys.stdout.writelines(f"bytes.{person or '-'} {size}\n" for person, size in Hub(()).usage()["people"].items())
+        return
     if words[:1] == ["remove"]:
         Lines(VOLUME / _REMOVED).claim(str(int(words[1])))
         return
