@@ -80,7 +80,7 @@ class Backups:
 
     def sql(self, statement: str, database: str = "mlflow") -> str:
         """Run a statement."""
-        command = [self.folder / "bin/runuser", "-u", "postgres", "--", "psql", "-qAtc", statement, "-d", database]
+        command = [str(self.folder / "bin/runuser"), "-u", "postgres", "--", "psql", "-qAtc", statement, "-d", database]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def record(self, name: str, text: str = "pack") -> None:
@@ -101,7 +101,7 @@ class Backups:
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the program."""
-        command = [self.folder / "hub-backup", *words]
+        command = [str(self.folder / "hub-backup"), *words]
         return subprocess.run(command, check=False, env=self.environment, capture_output=True, text=True, timeout=120)
 
     def facts(self, *words: str) -> list[str]:
