@@ -80,7 +80,7 @@ def _is_plain_query(target: str) -> bool:
 def _check_file(token: Token, person: str, method: str, file: str) -> None:
     pack, output = _PACK.fullmatch(file), _OUTPUT.fullmatch(file)
     if method not in {"GET", "PUT"} or token.kind == "study" or not (pack or output):
-        raise RefusedError(403, "files are packs of people and artefacts of runs, which only `hub purge` deletes")
+        raise RefusedError(403, "files are packs of people and artefacts of runs, and nobody deletes them")
     if pack and pack[1] != person and (method == "PUT" or token.kind == "run"):
         raise RefusedError(403, f"this token is for the packs of {person}")
     if method == "PUT" and (token.kind == "run") is not (output is not None):
