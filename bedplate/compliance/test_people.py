@@ -9,7 +9,7 @@ from testinfra.host import Host
 from bedplate.compliance.settings import account_entries, applies_if, stray_lines, unknown_accounts
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, Access
-from bedplate.plan.nodes import NodePlan, Platform
+from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 from roles.hardened.logins import IMAGE_ACCOUNTS
 from roles.people.accounts import NO_SHELL, TOKEN_HOME, TOKEN_SHELL
 
@@ -81,7 +81,9 @@ def test_polkit_rules_belong_to_packages(host: Host) -> None:
 
 def _system_logins(node: NodePlan) -> set[str]:
     """Return the login accounts of the system."""
-    return {"root", _SESSION_MANAGER if node.platform is Platform.CLOUD else INITIAL_ACCOUNT}
+    # The package gives the account of PostgreSQL a shell, and no password.
+    packaged = {"postgres"} if NodeRole.HUB in node.roles else set()
+    return {"root", _SESSION_MANAGER if node.platform is Platform.CLOUD else INITIAL_ACCOUNT, *packaged}
 
 
 def _disabled(host: Host) -> set[str]:

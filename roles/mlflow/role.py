@@ -51,7 +51,14 @@ class Mlflow(Role):
         """Create the account, and make the environment of the lock beside the one in use."""
         install_packages("Install the tools of the records", (*PACKAGES, "curl"))
         server.group(name="Create the group of the record", group="mlflow", system=True)
-        server.user(name="Create the account of MLflow", user="mlflow", group="mlflow", system=True, create_home=False)
+        server.user(  # noqa: S604  # the login shell of the account
+            name="Create the account of MLflow",
+            user="mlflow",
+            group="mlflow",
+            system=True,
+            create_home=False,
+            shell="/usr/sbin/nologin",
+        )
         put_files(ManagedFile("Write the lock of MLflow", f"{_FOLDER}.txt", _LOCK))
         if "complete" not in host.get_fact(Environments):
             target = f"{_FOLDER}/{DIGEST}"
