@@ -125,6 +125,13 @@ _LISTS_SECONDS = 3600
 SYSTEMD_SYSCTL = "/usr/lib/systemd/systemd-sysctl"
 
 
+def create_daemon_account(name: str, user: str) -> None:
+    """Declare the account of a daemon, without a home and a shell."""
+    server.user(  # noqa: S604  # the login shell of the account
+        name=name, user=user, system=True, home="/nonexistent", shell="/usr/sbin/nologin"
+    )
+
+
 def install_packages(name: str, packages: Sequence[str], *, ends_apply: bool = True) -> OperationMeta:
     """Declare that packages are installed, without recommended ones; apt lists are updated only if one is missing.
 

@@ -25,7 +25,7 @@ from roles.base import (
     unit_files,
 )
 from roles.hardened.logins import HUB_TOKEN_PROGRAM
-from roles.system import install_packages, start_units
+from roles.system import create_daemon_account, install_packages, start_units
 from roles.tokens.role import client_file
 
 BACKUP = "bedplate-hub-backup"
@@ -50,13 +50,7 @@ class Hub(Role):
         install_packages("Install nginx and its tools", ("nginx", "logrotate", "openssl", "curl", "rclone"))
         server.group(name="Create the group of the record", group="mlflow", system=True)
         server.user(name="Let nginx reach the record", user="www-data", groups=["mlflow"], append=True)
-        server.user(  # noqa: S604  # the login shell of the account
-            name="Create the account of the check",
-            user="bedplate-hub",
-            system=True,
-            home="/nonexistent",
-            shell="/usr/sbin/nologin",
-        )
+        create_daemon_account("Create the account of the check", "bedplate-hub")
 
     def files(self) -> Iterator[ManagedFile]:
         """Yield every file of the hub; none holds a secret."""

@@ -11,7 +11,7 @@ from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.laptops import LaptopGatewayPlan, Transport
 from roles.base import UNITS, Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, unit_files
-from roles.system import SYSTEMD_SYSCTL, install_packages
+from roles.system import SYSTEMD_SYSCTL, create_daemon_account, install_packages
 from vpn.laptops.server import (
     DNS_UNIT,
     KEYS_PATH_UNIT,
@@ -46,13 +46,7 @@ class OpenVpn(Role):
     def configure(self) -> Changes:
         """Write configuration, units and the packet filter. Raises InputError if no name server is known."""
         files_to_put = tuple(gateway_files(self.gateway))
-        server.user(  # noqa: S604  # the login shell of the account
-            name="Create the OpenVPN account",
-            user=USER,
-            system=True,
-            home="/nonexistent",
-            shell="/usr/sbin/nologin",
-        )
+        create_daemon_account("Create the OpenVPN account", USER)
         files.directory(
             name="Create the OpenVPN folder", path=str(STANDARD.settings), user="root", group=USER, mode="750"
         )
