@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.testlab.fakes.laptop import HOST, LATER_TOKEN, TOKEN, FakeHub, Laptop, oldest_python
-from tests.testlab.machines.layers import laptop_root
+from tests.testlab.machines.layers import python_root
 from tests.testlab.run import need_program, need_root
 
 API = "/api/2.0/mlflow/"
@@ -57,7 +57,7 @@ def laptop(request: pytest.FixtureRequest, hub: FakeHub, tmp_path: Path) -> Iter
         return
     need_root()
     need_program("mmdebstrap")
-    root = laptop_root()
+    root = python_root("bullseye")
     with TemporaryDirectory(dir=root / "tmp") as folder:
         yield Laptop(Path(folder), hub, "/usr/bin/python3", root)
 

@@ -125,9 +125,9 @@ def bare() -> tuple[Path, ...]:
     return (cached_layer("bare", recipe, lambda root: _bootstrap(root, mirror)),)
 
 
-def laptop_root() -> Path:
-    """Return the root of a Debian 11, whose Python is 3.9; creates a missing one (two minutes)."""
-    mirror, release = mirror_here(), "bullseye"
+def python_root(release: str) -> Path:
+    """Return the root of a Debian release with its Python, 3.9 in Debian 11; creates a missing one (two minutes)."""
+    mirror = mirror_here()
 
     def make(root: Path) -> None:
         words = ("--quiet", "--mode=root", "--variant=apt", "--include=python3")
