@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
-from socket import SO_REUSEADDR, SOL_SOCKET, socket
+from socket import SO_REUSEADDR, SOL_SOCKET, create_connection, socket
 from subprocess import CompletedProcess
 from types import TracebackType
 from typing import Self
@@ -184,17 +184,30 @@ _CLONE_NEWNET = 0x40000000
 
 def bind_socket(host: LabHost, address: IPv4Address | str, port: int) -> socket:
     """Return a socket bound to an address of a lab host. Raises OSError."""
+    return _in_namespace(host, _bind_socket, (str(address), port))
+
+
+def connect_socket(host: LabHost, address: IPv4Address | str, port: int) -> socket:
+    """Return a connection of a lab host to an address. Raises OSError."""
+    return _in_namespace(host, create_connection, (str(address), port))
+
+
+def _in_namespace(host: LabHost, make: Callable[[tuple[str, int]], socket], place: tuple[str, int]) -> socket:
     # setns changes the namespace of one thread, which ends here.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_bind_socket, Path("/run/netns", host.namespace), (str(address), port)).result()
+        thread.submit(_enter_namespace, Path("/run/netns", host.namespace)).result()
+        return thread.submit(make, place).result()
 
 
-def _bind_socket(namespace: Path, address: tuple[str, int]) -> socket:
+def _enter_namespace(namespace: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     with namespace.open("rb") as file:
         if libc.setns(file.fileno(), _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(namespace))
+
+
+def _bind_socket(place: tuple[str, int]) -> socket:
     server = socket()
     server.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-    server.bind(address)
+    server.bind(place)
     return server

@@ -17,7 +17,9 @@ API = "/api/2.0/mlflow"
 Document = Mapping[str, Any]
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
+    """A connection to a unix socket."""
+
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=60)
         self._path = path
@@ -49,7 +51,7 @@ class Records:
     def call(self, path: str, body: Document | None = None) -> Any:  # noqa: ANN401  the document of the answer
         """Return the answer to a call of the API. Raises RefusedError, or OSError if nothing answers."""
         try:
-            connection = _UnixConnection(self.socket)
+            connection = UnixConnection(self.socket)
         except CommandError as error:
             raise OSError(str(error)) from error
         try:
