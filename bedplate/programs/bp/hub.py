@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
 
-WRONG, MISSING = 2, 4
-"""Exit codes: wrong input; something that bp needs is missing or does not answer."""
+WRONG, MISSING, HELD = 2, 4, 5
+"""Exit codes: wrong input; something that bp needs is missing or does not answer; another process has it."""
 # Seconds: for a request with its repeats, for its connection, and for ssh.
 _PATIENCE, _CONNECT_TIMEOUT, _SSH_TIMEOUT = 15.0, 5.0, 60
 _LARGEST = 64 << 20
