@@ -21,13 +21,14 @@ from bedplate.plan.fleet import Access, Account, FleetPlan
 from bedplate.plan.nodes import NodePlan, NodeRole, find_node, permanent_nodes, pool_nodes
 
 _README, _README_OF_BP = (Path(__file__).with_name(f"{name}.txt") for name in ("invitation", "invitation-bp"))
-_BP = Path(__file__).parents[1] / "programs/bp"
+_BEDPLATE = Path(__file__).parents[1]
+_BP = ("programs/__init__.py", "programs/connection.py", "programs/bp/*.py")
 # Python reads an archive behind any first lines.
 _START = """import sys
 if sys.version_info < (3, 9):
     sys.exit("error: bp needs Python 3.9 or newer")
 from pathlib import Path
-from bp.__main__ import main
+from programs.bp.__main__ import main
 sys.exit(main(sys.argv[1:], Path(sys.argv[0])))
 """
 _HOME, _SCRATCH = "/home", "/scratch"
@@ -79,8 +80,8 @@ def bp_program() -> bytes:
     buffer.write(b"#!/usr/bin/env python3\n")
     with ZipFile(buffer, "a", ZIP_DEFLATED) as archive:
         archive.writestr(_entry("__main__.py", 0o100644), _START)
-        for path in sorted(_BP.glob("*.py")):
-            archive.writestr(_entry(f"bp/{path.name}", 0o100644), path.read_bytes())
+        for path in sorted(path for pattern in _BP for path in _BEDPLATE.glob(pattern)):
+            archive.writestr(_entry(path.relative_to(_BEDPLATE).as_posix(), 0o100644), path.read_bytes())
     return buffer.getvalue()
 
 

@@ -391,7 +391,7 @@ def test_a_certificate_that_is_none_is_named(laptop: Laptop) -> None:
     """Status 4."""
     laptop.set(certificate="none")
 
-    assert "bp.json has no certificate" in laptop.bp("runs").stderr
+    assert "the certificate of the hub is damaged" in laptop.bp("runs").stderr
 
 
 def test_a_link_to_bp_finds_its_settings(laptop: Laptop) -> None:

@@ -62,7 +62,8 @@ def _search(hub: Hub, condition: str, count: int) -> Sequence[Mapping[str, Any]]
     found = hub.call(f"{_API}experiments/get-by-name?experiment_name={_EXPERIMENT}")
     body = {"experiment_ids": [found["experiment"]["experiment_id"]], "filter": condition, "max_results": count}
     # MLflow leaves out what is empty.
-    runs = hub.call(f"{_API}runs/search", **body, order_by=["attributes.start_time DESC"]).get("runs", ())
+    body["order_by"] = ["attributes.start_time DESC"]
+    runs = hub.call(f"{_API}runs/search", body).get("runs", ())
     return [_run(run) for run in runs]
 
 

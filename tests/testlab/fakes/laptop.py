@@ -2,10 +2,12 @@
 
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -46,7 +48,7 @@ def hub_certificate(host: str, key: ec.EllipticCurvePrivateKey, days: int = 10) 
 class FakeHub(ThreadingHTTPServer):
     """Answers by path, else 404; the first of `first` come before them. It accepts the tokens of `tokens`.
 
-    `clock` is how far its clock is off, `pause` the seconds after each byte of an answer.
+    `clock` is how far its clock is off, `pause` the seconds after each byte of an answer; `is_away` ends connections.
     """
 
     daemon_threads = True
@@ -58,6 +60,8 @@ class FakeHub(ThreadingHTTPServer):
         self.tokens = {TOKEN}
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.clock = self.pause = 0.0
+        self.is_away = False
+        self.sockets: list[socket.socket] = []
         self.certificate = folder / "tls.pem"
         key, file = ec.generate_private_key(ec.SECP256R1()), folder / "tls.key"
         self.certificate.write_bytes(hub_certificate(host, key, days))
@@ -71,6 +75,18 @@ class FakeHub(ThreadingHTTPServer):
     def answer(self, path: str, document: object, status: int = 200) -> None:
         """Answer a path with JSON from now on."""
         self.answers[path] = (status, {"Content-Type": "application/json"}, json.dumps(document).encode())
+
+    def verify_request(self, request: Any, client_address: object) -> bool:  # noqa: ANN401  as the base class
+        """Keep each connection, to end it."""
+        del client_address
+        self.sockets.append(request)
+        return not self.is_away
+
+    def end_connections(self) -> None:
+        """End all connections."""
+        for connection in self.sockets:
+            with suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of clients that refuse the certificate."""
@@ -108,7 +124,7 @@ class _Requests(BaseHTTPRequestHandler):
             self.wfile.write(part)
             sleep(server.pause)
 
-    do_POST = do_GET  # noqa: N815  the name of a method of HTTP
+    do_POST = do_PUT = do_GET  # noqa: N815  the names of methods of HTTP
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """Return the time of the hub's clock."""
