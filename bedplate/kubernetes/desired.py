@@ -117,15 +117,16 @@ def volume_objects(plan: FleetPlan) -> tuple[Object, ...]:
     """
     in_regions: Object = {"key": SITE, "operator": "DoesNotExist"}
     files, exports, _ = plan.stores
-    stores = [(system.store, system.mount, in_regions) for system in files]
+    stores = [(system.store, system.mount, "", in_regions) for system in files]
     stores += [
-        (export.store, export.mount, {"key": _REGION, "operator": "In", "values": [export.site]}) for export in exports
+        (export.store, export.mount, export.site, {"key": _REGION, "operator": "In", "values": [export.site]})
+        for export in exports
     ]
     volumes = (_volume(person.name, *store) for person in plan.accounts.people for store in stores)
     return labelled(chain.from_iterable(volumes), _VOLUMES)
 
 
-def _volume(person: str, store: str, mount: str, place: Object) -> Iterator[Object]:
+def _volume(person: str, store: str, mount: str, site: str, place: Object) -> Iterator[Object]:
     path = f"{mount}/{person}" if mount == HOMES else mount
     claim = {"name": store, "namespace": person_name(person)}
     name = f"{claim['namespace']}.{store}"
@@ -147,7 +148,7 @@ def _volume(person: str, store: str, mount: str, place: Object) -> Iterator[Obje
     yield {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {**claim, "annotations": {"bedplate/mount": path}},
+        "metadata": {**claim, "annotations": {"bedplate/mount": path, "bedplate/site": site}},
         "spec": {**common, "volumeName": name, "resources": _size("requests")},
     }
 

@@ -82,11 +82,11 @@ class Connection:
         """The hub's clock, by its last answer; this machine's before the first."""
         return time.monotonic() + self._ahead
 
-    def call(self, path: str, body: object = None, patience: float = PATIENCE) -> Any:  # noqa: ANN401  any document
-        """Return the JSON of an answer; a body is sent as JSON."""
-        method, data = ("GET", b"") if body is None else ("POST", json.dumps(body).encode())
+    def call(self, path: str, body: object = None, patience: float = PATIENCE, method: str = "") -> Any:  # noqa: ANN401
+        """Return the JSON of an answer; a body is sent as JSON, by POST if no other method is named."""
+        default, data = ("GET", b"") if body is None else ("POST", json.dumps(body).encode())
         answer, seconds = BytesIO(), min(max(patience, 1), _LONGEST_CALL)
-        self._repeat(_Request(method, path, BytesIO(data), answer, seconds), patience)
+        self._repeat(_Request(method or default, path, BytesIO(data), answer, seconds), patience)
         try:
             return json.loads(answer.getvalue(), parse_constant=str)
         except (ValueError, RecursionError):

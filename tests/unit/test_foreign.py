@@ -80,6 +80,7 @@ PERMITTED = {
     "bedplate/programs/apply_agent.py": REMOTE,
     "roles/kubernetes/ecr-credentials": CLOUD,
     "bedplate/programs/bp/hub.py": REMOTE,
+    "bedplate/programs/bp/cluster.py": REMOTE,
     "bedplate/programs/connection.py": REMOTE,
     "bedplate/programs/hub/__main__.py": REMOTE,
     "bedplate/programs/gateway/paths.py": REMOTE,

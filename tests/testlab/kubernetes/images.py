@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,8 @@ from bedplate.catalog.catalog import load_addons
 from bedplate.kubernetes.addons import choose_pins
 from bedplate.plan.cluster import ClusterPlan
 
-IMAGE = "localhost/waits:1"
+IMAGE, PYTHON_IMAGE = "localhost/waits:1", "localhost/python:1"
+_UNUSED = frozenset(("__pycache__", "test", "idlelib", "tkinter", "lib2to3", "ensurepip"))
 # A container's first process ignores signals without a handler.
 _WAIT = ("sh", "-c", "trap 'exit 0' TERM INT; sleep infinity & wait")
 # flannel's CNI plugin is not on the Go module proxy: this one asks Debian's bridge for the same, without a cache.
@@ -39,6 +41,18 @@ def pod_image(folder: Path) -> Path:
     users = "".join(f"u{uid}:x:{uid}:{uid}::/:/bin/sh\n" for uid in range(20000, 20010))
     files = {"etc/passwd": users, "etc/group": f"root:x:0:{people}\n"}
     return _write(folder / "pod.tar", IMAGE, files, {"Entrypoint": [*_WAIT], "User": "65535:65535"})
+
+
+def python_image(folder: Path) -> Path:
+    """Write an archive with an image that has this machine's Python, and no user of the fleet."""
+    modules = Path(f"/usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}")
+    sources = (path for path in modules.rglob("*.py") if not _UNUSED & set(path.parts))
+    files: dict[str, Path | str] = {str(path).lstrip("/"): path for path in sources}
+    for path in (modules / "lib-dynload").iterdir():
+        files |= {str(path).lstrip("/"): path, **_libraries(path)}
+    environment = ["PATH=/bin", "PYTHONHOME=/usr", "PYTHONDONTWRITEBYTECODE=1"]
+    # Python itself is a link.
+    return _write(folder / "python.tar", PYTHON_IMAGE, {**files, **_with_libraries("python3")}, {"Env": environment})
 
 
 def addon_images(programs: Path, cluster: ClusterPlan, folder: Path) -> list[Path]:
@@ -71,9 +85,13 @@ def _with_libraries(program: str) -> Files:
 
     busybox must have some: without glibc's libraries the package busybox-static cannot resolve names.
     """
-    path = shutil.which(program) or program
+    path = Path(f"/usr/bin/{program}") if program == "python3" else Path(shutil.which(program) or program)
+    return {f"bin/{program}": path, **_libraries(path)}
+
+
+def _libraries(path: Path) -> Files:
     libraries = re.findall(r"/\S+", subprocess.run(("ldd", path), capture_output=True, text=True, check=True).stdout)
-    return {f"bin/{program}": Path(path), **{library.lstrip("/"): Path(library) for library in libraries}}
+    return {library.lstrip("/"): Path(library) for library in libraries}
 
 
 def _write(archive: Path, image: str, files: Files, start: Mapping[str, object]) -> Path:

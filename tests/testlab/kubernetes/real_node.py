@@ -144,7 +144,11 @@ class RealNode:
         self._hold_mounts()
         self.spawn("containerd", "--config", f"{self.folder}/containerd.toml")
         for image in images:
-            self._ctr(f"until ctr images import {image}; do sleep 1; done")
+            self.import_image(image)
+
+    def import_image(self, archive: Path) -> None:
+        """Give containerd an image of an archive."""
+        self._ctr(f"until ctr images import {archive}; do sleep 1; done")
 
     @property
     def changes(self) -> Path:

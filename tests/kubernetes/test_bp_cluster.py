@@ -1,0 +1,176 @@
+"""Runs of `bp` in a real cluster: API server with the fleet's policies, scheduler, kubelet and containerd."""
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from bedplate.kubernetes.apply import apply_objects
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import people_objects, policy_objects, volume_objects
+from bedplate.plan.cluster import cluster_plan
+from bedplate.programs.bp.cluster import Api, Cluster, Place, follow, job_of, secret_of
+from bedplate.programs.bp.hub import BpError
+from tests.testlab.fleets.variants import lab_plan
+from tests.testlab.kubernetes.control_plane import wait_until
+from tests.testlab.kubernetes.images import PYTHON_IMAGE, python_image
+from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machine
+
+UID = lab_plan().accounts.uids["grace"]
+_CASE = CASES["pool"]
+_PLACE = Place("cpu", PYTHON_IMAGE, {"bedplate/group": _CASE.promised.labels["bedplate/group"]}, _CASE.promised.taints)
+# In place of the agent: it shows what it has, waits for a file or SIGTERM, and ends with a code of its own.
+_AGENT = """
+import json, os, signal, sys, time
+def stop(*_):
+    print("stopped", flush=True)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, stop)
+files = {name: open(f"/run/bedplate/run/{name}").read() for name in ("token", "certificate", "secrets", "params")}
+print(json.dumps([sys.argv[1:], os.getuid(), files, os.environ["BEDPLATE_TREE"], os.environ["HOME"]]), flush=True)
+open(os.environ["HOME"] + "/seen", "w").write("seen")
+print("written", os.stat("/dev/shm").st_size, flush=True)
+if sys.argv[-1] == "wait":
+    time.sleep(600)
+sys.exit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Yield a node of a cluster with the fleet's people and policies, and the image of runs."""
+    images = tmp_path_factory.mktemp("images")
+    with cluster() as approvers, machine(approvers, _CASE, tmp_path_factory.mktemp("root")) as running:
+        running.machine.import_image(python_image(images))
+        plan, planned = lab_plan(), cluster_plan(lab_plan())
+        assert planned
+        people = people_objects(plan.accounts, planned.pods)
+        objects = (*policy_objects(planned.version), *people, *volume_objects(plan))
+        apply_objects(ClusterClient(approvers.plane.client()), objects)
+        running.machine.shell(f"mkdir -p /home/grace /data && chown {UID}:{UID} /home/grace")
+        running.join()
+        running.pass_gate()
+        approvers.plane.wait_for_namespace("grace")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(running: Running) -> Iterator[Api]:
+    """Yield the API as grace reaches it, by her token."""
+    plane = running.approvers.plane
+    token = plane.kubectl("create", "token", "grace", "-n", "people", "--duration", "1h").strip()
+    script = f"echo '{json.dumps({'status': {'token': token}})}'"
+    api = Api(Cluster(plane.server, plane.authority.certificate.read_text(), "grace", UID, [UID], script))
+    yield api
+    api.close()
+
+
+def run_of(name: str, *command: str, **values: object) -> Mapping[str, Any]:
+    """Return a run that bp has sent."""
+    facts: dict[str, Any] = {"id": name, "run": "0" * 32, "experiment": "1", "hub": "https://hub.lab.internal"}
+    facts |= {"address": "10.0.0.9", "certificate": "CERT", "token": "TOKEN", "tree": "a" * 40, "packs": ["p"]}
+    facts |= {"gpus": 0, "cpus": 1, "memory": 1, "for": 600, "grace": 10, "environment": {"A": "1"}, "attempt": 0}
+    return {**facts, "secrets": {"KEY": "s3cret"}, "params": {}, "command": list(command), **values}
+
+
+def agent() -> bytes:
+    """Return the stand-in of the agent as a program in one file."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("__main__.py", _AGENT)
+    return buffer.getvalue()
+
+
+def start(api: Api, run: Mapping[str, Any], place: Place = _PLACE) -> None:
+    """Start a run in the cluster."""
+    claims = api.claims("")
+    job = job_of(run, place, api.cluster, claims)
+    api.start(job, lambda uid: secret_of(run, agent(), uid))
+
+
+def test_a_run_has_its_files_its_home_and_its_end(api: Api, running: Running) -> None:
+    """The program runs as the person, with token and secrets as files; output and exit code reach the laptop."""
+    output, said = list[bytes](), list[str]()
+    run = run_of("grace-1127-brave-otter", "python", "train.py", "--x=a b")
+    start(api, run)
+    start(api, run)
+
+    assert follow(api, run["id"], output.append, said.append) == 3
+
+    words, uid, files, tree, home = json.loads(output[0])
+    assert words == ["run", "--", "python", "train.py", "--x=a b"]
+    assert (uid, tree, home) == (UID, "a" * 40, "/home/grace")
+    assert files == {"token": "TOKEN", "certificate": "CERT", "secrets": '{"KEY": "s3cret"}', "params": "{}"}
+    assert output[1].startswith(b"written")
+    assert "s3cret" not in running.kubectl("get", "jobs,pods", "-n", "grace", "-o=json")
+    secret = json.loads(running.kubectl("get", "secret", run["id"], "-n", "grace", "-o=json"))
+    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["Job"]
+
+
+def test_a_run_ends_when_its_person_stops_it(api: Api, running: Running) -> None:
+    """The program gets SIGTERM, its Job and Secret are deleted, and a second stop finds nothing to do."""
+    output = list[bytes]()
+    run = run_of("grace-1127-calm-heron", "wait")
+    start(api, run)
+    thread = Thread(target=_follow_to_the_end, args=(api, run["id"], output))
+    thread.start()
+    assert wait_until(lambda: any(b"written" in line for line in output), 60)
+
+    api.end(run["id"], now=False)
+    api.end(run["id"], now=True)
+
+    thread.join(60)
+    assert output[-1] == b"stopped\n"
+    assert wait_until(lambda: run["id"] not in running.kubectl("get", "jobs,secrets", "-n", "grace"), 60)
+
+
+def _follow_to_the_end(api: Api, run: str, output: list[bytes]) -> None:
+    with suppress(BpError):
+        follow(api, run, output.append, lambda _: None)
+
+
+def test_an_image_without_python_is_said(api: Api) -> None:
+    """The sentence names Python, and the key of the fleet file."""
+    run = run_of("grace-1127-dry-newt", "true")
+    start(api, run, Place("cpu", "localhost/waits:1", _PLACE.selector, _PLACE.taints))
+
+    with pytest.raises(BpError, match="no python3"):
+        follow(api, run["id"], lambda _: None, lambda _: None)
+
+
+def test_a_run_says_why_it_waits(api: Api) -> None:
+    """The scheduler's reason reaches the laptop, also for a run that fits nowhere."""
+    said = list[str]()
+    run = run_of("grace-1127-odd-wren", "true", cpus=4000)
+    start(api, run)
+
+    def say(text: str) -> None:
+        said.append(text)
+        api.end(run["id"], now=True)
+
+    with pytest.raises(BpError):
+        follow(api, run["id"], lambda _: None, say)
+    assert "Insufficient cpu" in said[0]
+
+
+def test_seconds_to_the_first_line(api: Api) -> None:
+    """A run of a ready node writes its first line within ten seconds, also on a busy machine of tests."""
+    run, first = run_of("grace-1127-fast-lynx", "true"), list[float]()
+    started = time.monotonic()
+    start(api, run)
+    follow(api, run["id"], lambda _: first.append(time.monotonic() - started), lambda _: None)
+    assert first[0] < 10
+
+
+def test_a_person_without_token_is_told(tmp_path: Path, api: Api) -> None:
+    """A script that fails is a VPN that is not connected."""
+    broken = Api(Cluster(api.cluster.server, api.cluster.authority, "grace", UID, [UID], f"cd {tmp_path}/none"))
+    with pytest.raises(BpError, match="no token by ssh"):
+        broken.claims("")
