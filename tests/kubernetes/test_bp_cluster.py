@@ -2,6 +2,9 @@
 
 import io
 import json
+import shlex
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -129,6 +132,36 @@ def test_a_run_ends_when_its_person_stops_it(api: Api, running: Running) -> None
     thread.join(60)
     assert output[-1] == b"stopped\n"
     assert wait_until(lambda: run["id"] not in running.kubectl("get", "jobs,secrets", "-n", "grace"), 60)
+
+
+def test_a_command_runs_beside_the_program(api: Api) -> None:
+    """It has the standard input of the laptop, and all that the program has; its exit code is that of `bp attach`."""
+    output = list[bytes]()
+    run = run_of("grace-1127-glad-ibex", "wait")
+    start(api, run)
+    thread = Thread(target=_follow_to_the_end, args=(api, run["id"], output))
+    thread.start()
+    assert wait_until(lambda: any(b"written" in line for line in output), 60)
+    facts = {**vars(api.cluster), "gids": [UID]}
+    script = (
+        "import sys, json; from bedplate.programs.bp.cluster import Api, Cluster; "
+        "from bedplate.programs.bp.terminal import attach; "
+        "sys.exit(attach(Api(Cluster(**json.loads(sys.argv[1]))), sys.argv[2], sys.argv[3:]))"
+    )
+    command = (sys.executable, "-c", script, json.dumps(facts), run["id"], "sh", "-c", "id -u; wc -c; exit 5")
+
+    done = subprocess.run(command, input=b"x" * 300_000, capture_output=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout.split(), done.stderr) == (5, [str(UID).encode(), b"300000"], b"")
+    terminal = shlex.join((*command[:-1], "tty; stty size; exit 6"))
+    script_of_terminal = ("script", "--quiet", "--return", "--command", terminal, "/dev/null")
+    typed = subprocess.run(script_of_terminal, input=b"", capture_output=True, check=False, timeout=60)
+    assert typed.returncode == 6, typed.stdout
+    assert b"/dev/pts/0" in typed.stdout
+    api.end(run["id"], now=True)
+    thread.join(60)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert b"no running container" in done.stderr
 
 
 def _follow_to_the_end(api: Api, run: str, output: list[bytes]) -> None:

@@ -81,6 +81,7 @@ PERMITTED = {
     "roles/kubernetes/ecr-credentials": CLOUD,
     "bedplate/programs/bp/hub.py": REMOTE,
     "bedplate/programs/bp/cluster.py": REMOTE,
+    "bedplate/programs/bp/terminal.py": REMOTE,
     "bedplate/programs/connection.py": REMOTE,
     "bedplate/programs/hub/__main__.py": REMOTE,
     "bedplate/programs/gateway/paths.py": REMOTE,

@@ -16,7 +16,9 @@ from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
 from .hub import ARCHIVE, MISSING, WRONG, BpError
 
 _LABEL, _SITE, _MOUNT = "bedplate/run", "bedplate/site", "bedplate/mount"
-_FOLDER, _WORK, _CONTAINER, _SECRET = "/run/bedplate/run", "/bedplate", "run", "run"
+CONTAINER = "run"
+"""The container of a run's pod."""
+_FOLDER, _WORK, _SECRET = "/run/bedplate/run", "/bedplate", "run"
 # Seconds: an ended Job is kept so that `kubectl` shows it, too; quota allows 500.
 _KEPT, _TOKEN_TIMEOUT, _SILENCE = 86_400, 60, 120.0
 _POLL, _LONGEST_POLL, _FIRST_POLLS = 0.3, 5.0, 5
@@ -70,7 +72,7 @@ def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mappi
         *({"name": f"store-{name}", "mountPath": path} for name, path in claims.items()),
     ]
     container = {
-        "name": _CONTAINER,
+        "name": CONTAINER,
         "image": place.image,
         "command": ["python3", f"{_FOLDER}/agent", "run", "--", *run["command"]],
         "env": [{"name": name, "value": value} for name, value in _environment(run, claims).items()],
@@ -193,6 +195,17 @@ class Api(Connection):
         pods = self._items(f"{self._pods}?{urlencode({'labelSelector': f'{_LABEL}={run}'})}")
         return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default={})
 
+    def running_pod(self, run: str) -> str:
+        """Return the address of a run's pod. Raises BpError if its container does not run."""
+        pod = self.pod(run)
+        if not pod or "running" not in container_of(pod["status"]).get("state", {}):
+            raise BpError(f"{run} has no running container", f"`bp show {run}` says why", WRONG)
+        return f"{self._pods}/{pod['metadata']['name']}"
+
+    def token(self) -> str:
+        """Return the person's token."""
+        return self._token("")
+
     def reason(self, run: str) -> str:
         """Return why a Job has no pod, by its last event. Raises BpError if there is no Job."""
         self.call(f"{self._jobs}/{run}")
@@ -215,12 +228,12 @@ class Api(Connection):
 
     def copy_log(self, pod: str, since: str, write: Callable[[bytes], object]) -> str:
         """Write the lines of a pod after a time; return the time of the last. OSError if the connection is cut."""
-        query = {"container": _CONTAINER, "follow": "true", "timestamps": "true"}
+        query = {"container": CONTAINER, "follow": "true", "timestamps": "true"}
         query.update({"sinceTime": since} if since else {})
         connection = http.client.HTTPConnection(self.host)
         connection.sock = self.connect(_SILENCE)
         try:
-            headers = {"Authorization": f"Bearer {self._token('')}"}
+            headers = {"Authorization": f"Bearer {self.token()}"}
             connection.request("GET", f"{self._pods}/{pod}/log?{urlencode(query)}", headers=headers)
             response = connection.getresponse()
             while response.status == http.client.OK and (line := response.readline()):
@@ -274,7 +287,7 @@ def follow(api: Api, run: str, write: Callable[[bytes], object], say: Callable[[
 
 def container_of(status: Object) -> Object:
     """Return the state of a run's container; empty before kubelet knows it."""
-    return next((item for item in status.get("containerStatuses", ()) if item["name"] == _CONTAINER), {})
+    return next((item for item in status.get("containerStatuses", ()) if item["name"] == CONTAINER), {})
 
 
 def wait_reason(status: Object) -> str:
