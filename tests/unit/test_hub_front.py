@@ -185,6 +185,19 @@ def test_large_bodies_end_at_the_gate(hub: RunningHub) -> None:
     assert "at most 16 MiB" in record.document["message"]
 
 
+def test_a_file_may_be_larger_than_a_record(hub: RunningHub) -> None:
+    """A pack or an artefact of more than 16 MiB is written and read; one that is refused says why."""
+    data, full = b"x" * (17 << 20), f"{FILES}/1/{OTHER}/artifacts/x"
+
+    assert hub.ask("PUT", f"{FILES}/packs/ada/{'7' * 40}-0.pack", token(), data).status == 201
+    assert hub.ask("PUT", f"{FILES}/1/{RUN}/artifacts/large", token(scope=OF_RUN), data).status == 201
+    assert hub.ask("GET", f"{FILES}/1/{RUN}/artifacts/large", token()).body == data
+    # Before its body, which would fill a full disk.
+    refused = hub.ask("PUT", full, token(scope=OF_RUN), Content_Length=str(len(data)))
+    assert (refused.status, refused.document["message"]) == (403, "this token is for the artefacts of another run")
+    assert refused.headers["Content-Type"] == "application/json"
+
+
 def test_a_cut_upload_leaves_nothing(hub: RunningHub) -> None:
     """A file has its name when it is complete; what was sent of it is deleted."""
     target = f"{FILES}/1/{RUN}/artifacts/cut"

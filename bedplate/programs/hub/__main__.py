@@ -121,7 +121,7 @@ class Server(ThreadingUnixStreamServer):
 
 
 class Requests(BaseHTTPRequestHandler):
-    """Requests of nginx: `/check` and `/reason` about another request, and those of clients to `/bedplate/`.
+    """Requests of nginx: `/check` about another request, and those of clients to `/bedplate/`.
 
     A failure is a traceback in the journal; nginx refuses what was not checked.
     """
@@ -130,15 +130,19 @@ class Requests(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """Answer with JSON. nginx understands some statuses of `/check` only, and asks for the others by `/reason`."""
+        """Answer with JSON. nginx understands some statuses of `/check` only, and has the others from headers."""
         try:
             status, facts = self._respond(self.server.hub)
         except RefusedError as error:
             status, facts = error.status, {"error_code": str(error.status), "message": str(error)}
         is_check = self.path == "/check"
         self.send_response(status if not is_check or status in {200, 401} else 403)
+        text = json.dumps(facts)
         # nginx reads no body of this answer.
-        body = b"" if is_check else json.dumps(facts).encode()
+        body = b"" if is_check else text.encode()
+        if is_check and "message" in facts:
+            self.send_header("X-Status", str(status))
+            self.send_header("X-Refusal", text)
         for name in {"name", "scope"} & facts.keys():
             self.send_header(f"X-{name}", facts[name])
         self.send_header("Content-Type", "application/json")
@@ -149,13 +153,11 @@ class Requests(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815  the name of a method of HTTP
 
     def _respond(self, hub: Hub) -> tuple[int, Mapping[str, Any]]:
-        asks = self.path in {"/check", "/reason"}
+        asks = self.path == "/check"
         names = ("Authorization", "X-Method", "X-Target", "X-Length")
         authorization, *request = (self.headers.get(name, "") for name in names)
         method, target, length = request if asks else (self.command, self.path, "")
         token, person = hub.check(authorization, method, target, length)
-        if self.path == "/reason":
-            raise RefusedError(403, "nginx cannot read this file")
         if asks:
             return 200, {"name": person, "scope": token.scope}
         if self.path == "/bedplate/token":
