@@ -89,5 +89,5 @@ def _backup(hub: HubPlan) -> Mapping[str, str]:
     settings = {"NODE": hub.node, "TARGET": hub.backup.mount if hub.backup else "", "WITH": "(tokens)"}
     if hub.bucket:
         options = f"provider=AWS,env_auth=true,region={hub.bucket.region},no_check_bucket=true"
-        settings |= {"TARGET": f":s3,{options}:{hub.bucket.name}", "WITH": "(keys tokens)"}
+        settings |= {"TARGET": f":s3,{options}:{hub.bucket.name}", "WITH": "(keys tokens ssh)"}
     return settings

@@ -62,6 +62,8 @@ def test_a_lost_volume_comes_back_with_runs_files_and_keys(backups: Backups) -> 
     assert backups.runs == 2
     assert (backups.hub / "keys/tls.crt").read_text() == "first tls.crt\n"
     assert (backups.hub / "keys/tokens").read_text() == "first tokens\n"
+    for folder in (backups.hub / "ssh", backups.folder / "ssh"):
+        assert (folder / "ssh_host_ed25519_key").read_text() == "first host key\n"
     assert (backups.hub / "tokens/removed").read_text() == "20001\n"
     assert (backups.hub / "artifacts/packs/ada/two.pack").read_text() == "pack"
     assert (backups.folder / "systemctl").read_text().splitlines()[-1] == "start bedplate-hub mlflow nginx"
@@ -92,11 +94,13 @@ def test_a_kept_volume_keeps_its_keys_its_files_and_who_was_removed(backups: Bac
     backups.write("tokens/removed", "20000\n")
     backups.facts("rotate", "now")
     key = (backups.hub / "keys/tokens").read_text()
+    (backups.folder / "ssh/ssh_host_ed25519_key").write_text("of now\n")
 
     backups.facts("restore", name)
 
     assert backups.runs == 1
     assert (backups.hub / "keys/tokens").read_text() == key != "first tokens\n"
+    assert (backups.folder / "ssh/ssh_host_ed25519_key").read_text() == "of now\n"
     assert (backups.hub / "tokens/removed").read_text() == "20000\n"
     assert (backups.hub / "artifacts/packs/ada/one.pack").read_text() == "newer"
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.hub import HubPlan
 from bedplate.plan.stores import ExportPlan
+from bedplate.programs.hub import rules
 from bedplate.programs.hub.rules import LARGEST
 from roles.base import file_text
 from roles.catalog import names_of, roles_of
 from roles.hub.role import NGINX, PROGRAM, SERVICE, SITE, Hub, hub_role
 from tests.testlab.fakes.node import Recorded, Recorder
 from tests.testlab.fleets.variants import lab_node
-from tests.testlab.machines.hub import HOST, PEOPLE
+from tests.testlab.machines.hub import HOST, PEOPLE, role_text
 
 HUB = Hub(HOST, PEOPLE)
 
@@ -36,7 +37,7 @@ def test_keys_are_copied_to_the_bucket_only() -> None:
     export = ExportPlan("spare", "cellar", "nas", "/srv/spare", "/mnt/spare")
     nobody = Accounts((), {})
 
-    assert role.backup["WITH"] == "(keys tokens)"
+    assert role.backup["WITH"] == "(keys tokens ssh)"
     assert role.backup["TARGET"].startswith(
         ":s3,provider=AWS,env_auth=true,region=us-west-2,no_check_bucket=true:lab-hub-"
     )
@@ -76,6 +77,17 @@ def test_nginx_lets_every_request_be_checked() -> None:
         if "auth_request off" in location:
             assert location.startswith("@") or "internal;" in location
     assert f"client_max_body_size {LARGEST >> 30}g;" in text
+
+
+def test_nginx_knows_every_status_of_the_check() -> None:
+    """It answers a status that it does not know with 403, which clients would not repeat or understand."""
+    programs = Path(rules.__file__).parent
+    texts = "".join((programs / name).read_text() for name in ("rules.py", "tokens.py"))
+    raised = {int(status) for status in re.findall(r"RefusedError\((\d+)", texts)}
+    answered = {int(status) for status in re.findall(r"return (\d+) \$", role_text(SITE))}
+
+    assert raised
+    assert raised <= answered
 
 
 def test_the_program_has_the_key_and_no_other_secret() -> None:

@@ -47,7 +47,7 @@ class Backups:
             self._program(f"bin/{name}", "#!/bin/sh\n" + text.format(folder=self.folder, socket=self.socket))
         for name, path in (("records", "mlflow/records"), ("hub-backup", "hub/hub-backup")):
             text = file_text(path).replace("/usr/local/lib/bedplate/", f"{self.folder}/")
-            for place in ("/srv/hub", "/etc/bedplate", "/var/log", "/opt/mlflow"):
+            for place in ("/srv/hub", "/etc/bedplate", "/etc/ssh", "/var/log", "/opt/mlflow"):
                 text = text.replace(place, str(self.folder / Path(place).name))
             # Accounts of the machine.
             text = text.replace("--owner=bedplate-hub --group=bedplate-hub", "").replace("www-data:mlflow", "0:0")
@@ -56,8 +56,10 @@ class Backups:
         log = self.folder / "log/nginx/access.log"
         log.parent.mkdir(parents=True)
         log.write_text("")
-        (self.folder / "bedplate").mkdir()
-        (self.folder / "bedplate/hub-backup").write_text(f"NODE={NODE}\nTARGET={self.target!r}\nWITH=(keys tokens)\n")
+        for name in ("bedplate", "ssh"):
+            (self.folder / name).mkdir()
+        settings = f"NODE={NODE}\nTARGET={self.target!r}\nWITH=(keys tokens ssh)\n"
+        (self.folder / "bedplate/hub-backup").write_text(settings)
         self.new_volume("first")
 
     def _program(self, name: str, text: str) -> None:
@@ -73,6 +75,9 @@ class Backups:
             (self.hub / part).mkdir(parents=True)
         for key in ("tokens", "tokens.former", "tls.crt", "tls.key"):
             (self.hub / "keys" / key).write_text(f"{name} {key}\n")
+        for folder in (self.hub / "ssh", self.folder / "ssh"):
+            folder.mkdir(exist_ok=True)
+            (folder / "ssh_host_ed25519_key").write_text(f"{name} host key\n")
         for database in ("mlflow", "replaced", "restored"):
             self.sql(f"drop database if exists {database} with (force)", "postgres")
         self.sql("create database mlflow owner mlflow", "postgres")
