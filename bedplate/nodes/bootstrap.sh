@@ -387,7 +387,7 @@ attach_volume() {
       [[ $reply == *VolumeInUse* || $reply == *IncorrectState* ]] || fail "$VOLUME cannot be attached"
     rest "$try"
   done
-  fail "$VOLUME does not appear"
+  fail "$VOLUME does not appear: is it attached to another machine?"
 }
 
 # Format only a blank volume: blkid exits with 2 when it finds nothing. FOLDERS are bound to folders of the volume.

@@ -130,10 +130,16 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_an_upgrade_keeps_the_dump_of_before(machine: Machine) -> None:
-    """The next start finds nothing to do."""
+    """The next start finds nothing to do. Of former upgrades the newest two are kept, too."""
+    for year in (2021, 2024, 2023, 2022):
+        machine.write(f"dumps/mlflow-{year}0101T000000Z.dump", "")
+
     assert machine.prepare("new") == (0, "new", "2")
     assert machine.prepare("new") == (0, "new", "2")
-    assert machine.dumps == ["mlflow-TIME.dump"]
+
+    assert machine.dumps == ["mlflow-TIME.dump"] * 3
+    names = {path.name[7:11] for path in (machine.folder / "dumps").iterdir()}
+    assert {"2023", "2024"} <= names
 
 
 def test_a_server_that_does_not_answer_is_replaced_by_the_former(machine: Machine) -> None:
