@@ -150,7 +150,7 @@ _VERSION = 1
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("bedplate", "images", "roles", "vpn")
 ENTRIES = tuple(
-    f"bedplate.machine{module}" for module in ("", ".approver", ".capacity", ".freeze", ".idle", ".upgrade")
+    f"bedplate.machine{module}" for module in ("", ".approver", ".capacity", ".fleet", ".freeze", ".idle", ".upgrade")
 )
 """The modules of a bundle that files on a machine start.
 

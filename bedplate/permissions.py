@@ -202,6 +202,12 @@ def _hub_permissions(plan: FleetPlan, hub: HubPlan) -> Iterator[Statement]:
         yield _use_bucket_key(plan, (hub.bucket.region,), bucket, "UseBackupKey")
     yield from _status_permissions(plan)
     yield allow_in_regions(plan, "SeeFleet", ("autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"))
+    yield Statement(
+        sid="ReadHostKeys",
+        actions=("ec2:GetConsoleOutput",),
+        resources=(arn(plan, "ec2", "*", "instance/*"),),
+        conditions=fleet_tag_condition(plan),
+    )
 
 
 def _use_bucket_key(plan: FleetPlan, regions: tuple[str, ...], bucket: str, sid: str) -> Statement:
@@ -528,8 +534,8 @@ def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
 _CONDITION = "route53:ChangeResourceRecordSets"
 
 
-def registration_permissions(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
-    """Return the permissions of SSH nodes: read the zone, and write A, SSHFP and TXT records of their names."""
+def registration_permissions(plan: FleetPlan, zone_id: str, kind: str = Use.SSH) -> tuple[Statement, ...]:
+    """Return the permissions in the zone: SSH nodes write A, SSHFP and TXT records of their names, the hub reads."""
     zone = f"arn:aws:route53:::hostedzone/{zone_id}"
     names = tuple(sorted(pattern for pool in ssh_pools(plan) for pattern in ssh_patterns(plan, pool)))
     write = Statement(
@@ -544,7 +550,8 @@ def registration_permissions(plan: FleetPlan, zone_id: str) -> tuple[Statement, 
             },
         },
     )
-    return (Statement(sid="ReadNames", actions=("route53:ListResourceRecordSets",), resources=(zone,)), write)
+    read = Statement(sid="ReadNames", actions=("route53:ListResourceRecordSets",), resources=(zone,))
+    return (read,) if kind == HUB else (read, write)
 
 
 LONGEST_INLINE = 10_240  # characters of all inline policies of a role, without white space (IAM and STS quotas)

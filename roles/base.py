@@ -254,6 +254,12 @@ def unit_files(role: str, *units: str) -> tuple[ManagedFile, ...]:
     return tuple(ManagedFile(f"Write {unit}", f"{UNITS}/{unit}", file_text(f"{role}/{unit}")) for unit in units)
 
 
+def minute_units(name: str, module: str, about: str) -> tuple[ManagedFile, ...]:
+    """Return the units that run a module of the bundle every minute."""
+    texts = {kind: render(f"minute.{kind}.j2", module=module, about=about) for kind in ("service", "timer")}
+    return tuple(ManagedFile(f"Write {name}.{kind}", f"{UNITS}/{name}.{kind}", text) for kind, text in texts.items())
+
+
 _MARK = "==bedplate== "
 
 

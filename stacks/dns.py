@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 
 import pulumi
@@ -15,7 +16,7 @@ from pulumi_aws.route53.zone import Zone, ZoneArgs
 from pulumi_aws.route53.zone_association import ZoneAssociation, ZoneAssociationArgs
 from pulumi_aws.ssm.parameter import Parameter, ParameterArgs
 
-from bedplate.permissions import policy, registration_permissions
+from bedplate.permissions import HUB, policy, registration_permissions
 from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan
@@ -159,7 +160,7 @@ class ReverseZone(pulumi.ComponentResource):
 
 
 class NodeNameRegistration(pulumi.ComponentResource):
-    """The zone id as an SSM parameter, and the permission of SSH nodes to register their names in the zone."""
+    """The zone id as an SSM parameter, and who uses the zone: SSH nodes register their names, the hub reads them."""
 
     def __init__(
         self,
@@ -178,9 +179,11 @@ class NodeNameRegistration(pulumi.ComponentResource):
             tags=name_tag(path),
         )
         Parameter(path.removeprefix("/").replace("/", "-"), parameter, child_options(self))
-        for use in sorted({pool.use for pool in ssh_pools(plan)}):
-            role = f"{plan.name}-{use.value}"
-            permissions = zone_id.apply(lambda zone: policy(*registration_permissions(plan, zone)))
+        hub = {HUB} if plan.hub and plan.hub.region else set()
+        for kind in sorted({pool.use.value for pool in ssh_pools(plan)} | hub):
+            role = f"{plan.name}-{kind}"
+            statements = zone_id.apply(partial(registration_permissions, plan, kind=kind))
+            permissions = statements.apply(lambda allowed: policy(*allowed))
             RolePolicy(
                 f"{role}-names",
                 RolePolicyArgs(name=f"{role}-names", role=role, policy=permissions),

@@ -66,7 +66,8 @@ class Claim:
 
 def read_claims(client: AwsClient, plan: FleetPlan) -> tuple[Claim, ...]:
     """Return every name that a machine has claimed in the fleet's private zone; raises like `AwsClient.call`."""
-    return tuple(claim for zone in _zones(client, plan) for claim in _of_zone(client, plan, zone))
+    zones = _zones(client, plan)
+    return tuple(claim for zone in zones for claim in claims_of_zone(client, plan.home.name, zone, plan.domain))
 
 
 def find_claim(claims: Iterable[Claim], name: str) -> Claim:
@@ -83,14 +84,15 @@ def find_claim(claims: Iterable[Claim], name: str) -> Claim:
     return matches[0]
 
 
-def _of_zone(client: AwsClient, plan: FleetPlan, zone: str) -> Iterator[Claim]:
+def claims_of_zone(client: AwsClient, region: str, zone: str, domain: str) -> Iterator[Claim]:
+    """Yield the names in a zone; the region only selects the endpoint."""
     by_name: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
-    for record_set in zone_records(client, plan.home.name, zone):
+    for record_set in zone_records(client, region, zone):
         values = tuple(record["Value"] for record in record_set.get("ResourceRecords", ()))
         by_name[record_set["Name"]][record_set["Type"]] = values
     for name, records in by_name.items():
         if records.get("TXT"):
-            yield _claim(name.rstrip(".").removesuffix(f".{plan.domain}"), records)
+            yield _claim(name.rstrip(".").removesuffix(f".{domain}"), records)
 
 
 def zone_records(client: AwsClient, region: str, zone: str) -> Iterator[dict[str, Any]]:

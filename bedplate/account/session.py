@@ -118,7 +118,7 @@ def read_host_key(client: AwsClient, machine: LiveMachine) -> HostKey:
 
     People of a workbench, which belongs to a group, have its rights in AWS: they could answer instead of the agent.
     """
-    if key := _key_of_console(client, machine):
+    if key := console_key(client, machine.region, machine.instance):
         return HostKey(key, "its console")
     if machine.group:
         raise PartialError(f"the console of {machine.name} ({machine.instance}) has no host key", fix=_by_hand(machine))
@@ -129,9 +129,10 @@ def _by_hand(machine: LiveMachine) -> str:
     return f"read the fingerprint in the EC2 serial console, then `bedplate node trust {machine.name} SHA256:...`"
 
 
-def _key_of_console(client: AwsClient, machine: LiveMachine) -> str | None:
+def console_key(client: AwsClient, region: str, instance: str) -> str | None:
+    """Return the host key that cloud-init has written to the console of an instance; None if it is not there."""
     try:
-        reply = client.call("ec2", machine.region, "get_console_output", InstanceId=machine.instance, Latest=True)
+        reply = client.call("ec2", region, "get_console_output", InstanceId=instance, Latest=True)
     except PartialError:
         # Xen instances do not support `Latest`.
         return None

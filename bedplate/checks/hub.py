@@ -126,7 +126,7 @@ HUB_NOT_REACHED = _rule(
 )
 HUB_OUTSIDE_AWS = _rule(
     "W656",
-    "A hub at a site has no role in AWS: of cloud machines it knows only what fleet.json says.",
+    "A hub at a site has no role in AWS: it does not know the machines of groups.",
     "write {region: REGION}, or allow it with a reason",
     allowable=True,
     at_key=True,

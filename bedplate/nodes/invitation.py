@@ -19,6 +19,7 @@ from bedplate.nodes.host_keys import fingerprint, known_hosts
 from bedplate.nodes.ssh import FILE_HEADER, USER_CONFIG, Login, NodeLocation, ssh_config, unique_nodes
 from bedplate.plan.fleet import Access, Account, FleetPlan
 from bedplate.plan.nodes import NodePlan, NodeRole, find_node, permanent_nodes, pool_nodes
+from bedplate.plan.published import fleet_document
 
 _README, _README_OF_BP = (Path(__file__).with_name(f"{name}.txt") for name in ("invitation", "invitation-bp"))
 _BEDPLATE = Path(__file__).parents[1]
@@ -90,7 +91,7 @@ def _bp_settings(invitation: Invitation, hub: NodePlan) -> str:
     values = {"fleet": plan.name, "person": invitation.person.name, "node": hub.full_name, "version": __version__}
     host = plan.hub.host if plan.hub else ""
     values |= {"host": host, "address": str(hub.address), "certificate": invitation.certificate}
-    return json.dumps(values, indent=2) + "\n"
+    return json.dumps({**values, "document": fleet_document(plan)}, indent=2) + "\n"
 
 
 def pack(files: Mapping[str, str | bytes]) -> bytes:

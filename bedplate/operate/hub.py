@@ -13,7 +13,7 @@ from bedplate.plan.hub import HubPlan
 from bedplate.plan.nodes import permanent_nodes
 
 _PROGRAM = "/usr/local/lib/bedplate/hub-backup"
-_UNITS = ("nginx", "bedplate-hub", "mlflow", "postgresql@*", "bedplate-hub-backup", "bedplate-hub-restore")
+_UNITS = ("nginx", "bedplate-hub*", "mlflow", "postgresql@*")
 
 
 def hub_of(plan: FleetPlan) -> HubPlan:

@@ -1,7 +1,9 @@
 """The hub: one machine with the records of all runs, behind one name, and where its backups go."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
+from typing import Any
 
 from bedplate.plan.stores import BucketPlan, ExportPlan
 
@@ -13,6 +15,7 @@ HUB_FOLDER = "/srv/hub"
 """Its data: the mount point of the kept volume, at a site a folder of the machine."""
 HUB_CERTIFICATE = f"{HUB_FOLDER}/keys/tls.crt"
 """The certificate that it makes itself, which clients trust alone."""
+HUB_FLEET = f"{HUB_FOLDER}/public/fleet.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class HubPlan:
     disk: int = 0
     bucket: BucketPlan | None = None
     backup: ExportPlan | None = None
+    published: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """`fleet.json` as the plan knows it, on its machine."""
 
     @property
     def host(self) -> str:

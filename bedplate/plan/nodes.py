@@ -60,6 +60,7 @@ from bedplate.plan.links import (
     ssh_pools,
 )
 from bedplate.plan.pools import PoolPlan
+from bedplate.plan.published import fleet_document
 from bedplate.plan.stores import BucketPlan, ExportPlan
 from bedplate.spec.sites import Clients, Use
 from bedplate.spec.text import seconds_of
@@ -571,7 +572,7 @@ def _node(
         # No machine of a site is changed before the cluster exists.
         cluster=as_node(plan, name) if platform is Platform.CLOUD or plan.record.authority else None,
         joining=joining_plan(plan) if NodeRole.CONTROL in roles else None,
-        hub=plan.hub if NodeRole.HUB in roles else None,
+        hub=replace(plan.hub, published=fleet_document(plan)) if plan.hub and NodeRole.HUB in roles else None,
     )
 
 

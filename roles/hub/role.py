@@ -1,5 +1,6 @@
 """The role `hub`: nginx in front of the record and its files, and the program that checks and makes tokens."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -7,7 +8,7 @@ from typing import ClassVar
 from pyinfra.operations import server, systemd
 
 from bedplate.plan.fleet import Accounts
-from bedplate.plan.hub import HubPlan
+from bedplate.plan.hub import HUB_FLEET, HubPlan
 from bedplate.programs.hub.__main__ import PEOPLE
 from bedplate.programs.hub.rules import FILES
 from roles.base import (
@@ -20,6 +21,7 @@ from roles.base import (
     changed,
     command_file,
     file_text,
+    minute_units,
     program_files,
     render,
     unit_files,
@@ -28,7 +30,7 @@ from roles.hardened.logins import HUB_TOKEN_PROGRAM
 from roles.system import create_daemon_account, install_packages, start_units
 from roles.tokens.role import client_file
 
-BACKUP = "bedplate-hub-backup"
+BACKUP, FLEET = "bedplate-hub-backup", "bedplate-hub-fleet"
 PROGRAM, SERVICE, SOCKET = "/usr/local/sbin/bedplate-hub", "bedplate-hub.service", "bedplate-hub.socket"
 KEYS, NGINX = "bedplate-hub-keys.service", "nginx.service"
 SETTINGS = "/etc/bedplate/hub-backup"
@@ -37,11 +39,15 @@ SITE, _LIMITS = "/etc/nginx/nginx.conf", f"{UNITS}/{NGINX}.d/bedplate.conf"
 
 @dataclass(frozen=True, slots=True)
 class Hub(Role):
-    """The hub under this name in the fleet's domain, the names of people by user id, and the settings of backups."""
+    """The hub under this name in the fleet's domain, the names of people by user id, and the settings of backups.
+
+    `published` is the text of `fleet.json`; it is empty in a region, where a program writes that file every minute.
+    """
 
     host: str
     people: Mapping[int, str]
     backup: Mapping[str, str] = field(default_factory=dict)
+    published: str = ""
     name: ClassVar[str] = "hub"
     space: ClassVar[DiskSpace] = DiskSpace(programs=60, state=2)
 
@@ -60,6 +66,10 @@ class Hub(Role):
             f"Write {KEYS}", f"{UNITS}/{KEYS}", render("hub/bedplate-hub-keys.service.j2", host=self.host)
         )
         yield from unit_files("hub", SERVICE, SOCKET, f"{BACKUP}.service", f"{BACKUP}.timer")
+        if self.published:
+            yield ManagedFile("Publish the fleet", HUB_FLEET, self.published)
+        else:
+            yield from minute_units(FLEET, "bedplate.machine.fleet", "publish the fleet")
         yield command_file(f"{LIBRARY}/hub-backup", "hub/hub-backup")
         settings = "".join(f"{name}={value}\n" for name, value in self.backup.items())
         yield ManagedFile("Write where backups go", SETTINGS, settings)
@@ -72,13 +82,16 @@ class Hub(Role):
         """Start the units, and restart those whose files have changed."""
         start_units({"Check tokens": SOCKET, "Make keys, and check tokens": SERVICE, "Serve the hub": NGINX})
         start_units({"Back up every night": f"{BACKUP}.timer"})
+        if not self.published:
+            start_units({"Publish the fleet every minute": f"{FLEET}.timer"})
         for unit, files in ((SERVICE, (PROGRAM, f"{UNITS}/{SERVICE}")), (NGINX, (SITE, _LIMITS))):
             systemd.service(name=f"Restart {unit}", service=unit, restarted=True, _if=changed(changes, *files))
 
 
 def hub_role(hub: HubPlan, accounts: Accounts) -> Hub:
     """Return the role of the hub's machine."""
-    return Hub(hub.host, {person.uid: person.name for person in accounts.people}, _backup(hub))
+    people = {person.uid: person.name for person in accounts.people}
+    return Hub(hub.host, people, _backup(hub), "" if hub.region else json.dumps(hub.published))
 
 
 def _backup(hub: HubPlan) -> Mapping[str, str]:

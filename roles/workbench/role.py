@@ -31,6 +31,7 @@ from roles.base import (
     command_file,
     edit_files,
     file_text,
+    minute_units,
     put_files,
     unit_files,
 )
@@ -292,7 +293,9 @@ _CUDA = ManagedFile(
 )
 
 IDLE_TIMER = "bedplate-idle.timer"
-IDLE_UNITS = unit_files("workbench", IDLE_TIMER, "bedplate-idle.service")
+IDLE_UNITS = minute_units(
+    "bedplate-idle", "bedplate.machine.idle", "see whether somebody uses this machine, and end it as planned"
+)
 
 
 @dataclass(frozen=True, slots=True)

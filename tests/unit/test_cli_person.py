@@ -144,6 +144,7 @@ def test_the_archive_of_a_fleet_with_a_hub_has_bp(fleet: Path, hub: HubMachine, 
     facts = json.loads((folder / "bp.json").read_text())
     assert facts["certificate"] == hub.answer
     assert (facts["person"], facts["host"]) == ("grace", "hub.lab.internal")
+    assert "titan-03.cellar" in facts["document"]["machines"]
     assert {"user grace", f"hostname {facts['address']}", "stricthostkeychecking true"} <= {*settings}
     assert f"hub.{HOME}.lab.internal," in (folder / "known_hosts").read_text()
     assert "~/.ssh/lab/bp doctor" in (folder / "README.txt").read_text()

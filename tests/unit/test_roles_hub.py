@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from bedplate.plan.fleet import Accounts
-from bedplate.plan.hub import HubPlan
+from bedplate.plan.hub import HUB_FLEET, HubPlan
 from bedplate.plan.stores import ExportPlan
 from bedplate.programs.hub import rules
 from bedplate.programs.hub.rules import LARGEST
@@ -44,6 +44,19 @@ def test_keys_are_copied_to_the_bucket_only() -> None:
     settings = hub_role(replace(at_site, backup=export), nobody).backup
     assert settings == {"NODE": "vault.cellar", "TARGET": "/mnt/spare", "WITH": "(tokens)"}
     assert hub_role(at_site, nobody).backup["TARGET"] == ""
+
+
+def test_the_fleet_is_published_every_minute_in_a_region(system: Recorded) -> None:
+    """At a site the role writes what the plan knows: there is no AWS, and a folder instead of a volume."""
+    played = Recorder(system).play(HUB)
+    at_site = HubPlan("vault.cellar", "lab.internal", IPv4Address("192.168.1.9"), published={"schema": 1})
+    other = Recorder(system).play(hub_role(at_site, Accounts((), {})))
+
+    assert "-m bedplate.machine.fleet" in played.written("/etc/systemd/system/bedplate-hub-fleet.service")
+    assert played.step("Publish the fleet every minute").commands
+    assert HUB_FLEET not in played.disk.entries
+    assert other.written(HUB_FLEET) == '{"schema": 1}'
+    assert not any("bedplate-hub-fleet" in path for path in other.disk.entries)
 
 
 def test_the_program_knows_people_by_user_id(system: Recorded) -> None:

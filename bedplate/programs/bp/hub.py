@@ -7,16 +7,19 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from ..connection import AWAY, CERTIFICATE, CLOCK, FILE, REFUSED, Connection, HubError
 
 WRONG, MISSING, HELD = 2, 4, 5
 """Exit codes: wrong input; something that bp needs is missing or does not answer; another process has it."""
-_SSH_TIMEOUT = 60
+# Seconds: after the second, the last copy of `fleet.json` is as good.
+_SSH_TIMEOUT, _COPY_TIMEOUT, _SCHEMA = 60, 5.0, 1
 # Seconds: a token is valid for an hour. A wrong clock of the laptop measures its age as well as a right one.
 _TOKEN_LIFE = 3_300
 _TOKEN = re.compile(r"[0-9]{1,10}\.[0-9]{1,12}\.[a-z0-9:_-]{1,90}\.[A-Za-z0-9_-]{1,90}")
@@ -63,6 +66,8 @@ class Settings:
     version: str
     folder: Path = Path()
     port: int = 443
+    document: Mapping[str, Any] = field(default_factory=dict)
+    """A first copy of `fleet.json`."""
 
 
 def load_settings(program: Path) -> Settings:
@@ -84,7 +89,8 @@ class Hub(Connection):
         self._lock, self._known = Lock(), ""
         caches = os.environ.get("XDG_CACHE_HOME", "")
         folder = Path(caches) if caches.startswith("/") else Path("~/.cache").expanduser()
-        self._cache = folder / "bedplate" / settings.fleet / "token"
+        self._folder = folder / "bedplate" / settings.fleet
+        self._cache = self._folder / "token"
         url = f"https://{settings.host}:{settings.port}"
         super().__init__(url, settings.certificate, self.token, settings.address)
 
@@ -101,18 +107,45 @@ class Hub(Connection):
         self._known = self._ask_token()
         # Without a cache each command asks anew.
         with suppress(OSError):
-            self._cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._cache.parent)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(self._known)
-            Path(name).replace(self._cache)
+            _write(self._cache, self._known)
         return self._known
+
+    def fleet(self) -> Mapping[str, Any]:
+        """Return `fleet.json`; if the hub does not serve it the last copy, else that of the archive: see its `time`."""
+        copy, document = self._folder / "fleet.json", self.settings.document
+        try:
+            document = self.call("/fleet.json", patience=_COPY_TIMEOUT)
+            with suppress(OSError):
+                _write(copy, json.dumps(document))
+        except BpError:
+            with suppress(OSError, ValueError):
+                document = json.loads(copy.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
+            raise BpError("the hub's fleet.json is of another version", ARCHIVE)
+        return document
+
+    def ssh_words(self, name: str) -> Sequence[str]:
+        """Return the words of ssh for a machine, which must have the host key of `fleet.json`. Raises BpError."""
+        document, keys = self.fleet(), self._folder / "known_hosts"
+        machines, domain = document["machines"], document["domain"]
+        machine = machines.get(name)
+        if machine is None or not machine["ssh"]:
+            names = ", ".join(name for name, facts in machines.items() if facts["ssh"]) or "none"
+            raise BpError(f"people log in to no machine {name}", f"those of {document['fleet']}: {names}", WRONG)
+        if not machine["host_key"]:
+            raise BpError(f"the host key of {name} is not verified", "try again in a minute, or ask your operator")
+        lines = [f"{name}.{domain} {facts['host_key']}\n" for name, facts in machines.items() if facts["host_key"]]
+        try:
+            _write(keys, "".join(lines))
+        except OSError as error:
+            raise BpError(f"cannot write {keys}: {error.strerror}") from None
+        host = ("-o", f"HostKeyAlias={name}.{domain}", "-o", f"HostName={machine['address']}")
+        return (*_trusting(keys), "-o", "StrictHostKeyChecking=yes", *host, "-l", self.settings.person, name)
 
     def _ask_token(self) -> str:
         """Ask by ssh, which may ask the person for the passphrase of a key."""
         folder = self.settings.folder
-        keys = str(folder / "known_hosts").replace("%", "%%")
-        words = ("-F", str(folder / "bp.config"), "-o", f'UserKnownHostsFile="{keys}"', *SSH_OPTIONS.split())
+        words = ("-F", str(folder / "bp.config"), *_trusting(folder / "known_hosts"), *SSH_OPTIONS.split())
         command = ("ssh", *words, self.settings.node, "bp-token")
         try:
             done = subprocess.run(  # noqa: S603  the hub of the archive
@@ -143,6 +176,21 @@ class Hub(Connection):
             raise
         except OSError:
             raise BpError(f"the hub does not answer at {self.address}", _VPN) from None
+
+
+def _trusting(keys: Path) -> Sequence[str]:
+    """Return the words of ssh to accept only the host keys of a file."""
+    file = str(keys).replace("%", "%%")
+    return ("-o", f'UserKnownHostsFile="{file}"', "-o", "GlobalKnownHostsFile=none")
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file of this account that nobody else reads. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    Path(name).replace(path)
 
 
 def _read_token(path: Path) -> str:

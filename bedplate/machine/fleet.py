@@ -1,0 +1,79 @@
+"""`python3 -m bedplate.machine.fleet`: publish `fleet.json` on a hub in a region, from its plan and what EC2 has now.
+
+Laptops trust the host keys in it. A key is one that an operator has recorded, or that EC2 reads from the console, which
+only root of the machine writes. A report of a machine is no proof: each user of a workbench can write it.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bedplate.account.client import RegionResults, ask_regions, open_client
+from bedplate.account.machines import claims_of_zone, find_instances, group_and_region
+from bedplate.account.session import console_key
+from bedplate.errors import BedplateError
+from bedplate.files import read_json, write_whole
+from bedplate.machine.state import State
+from bedplate.plan.cluster import pool_node_name
+from bedplate.plan.hub import HUB_FLEET
+from bedplate.plan.nodes import NodePlan
+from bedplate.plan.pools import FLEET, GROUP, USE
+from bedplate.spec.sites import Use
+
+Machines = Mapping[str, Mapping[str, Any]]
+_UNKNOWN = dict.fromkeys(("gpus", "gpu", "gpu_memory_gib", "cpus", "memory_gib", "price"))
+
+
+def publish(node: NodePlan, published: Mapping[str, Any], file: Path = Path(HUB_FLEET)) -> None:
+    """Write the document. A region that does not answer keeps its machines of before, and a fault says so."""
+    now, former = int(time.time()), {"machines": {}, "sources": {}, **read_json(file)}
+    regions = sorted({region for group in published["groups"].values() for region in group["regions"]})
+    answers = _ask(node, published, regions, former["machines"])
+    sources = {region: former["sources"][region] for region in answers.failures if region in former["sources"]}
+    machines, faults = {**published["machines"]}, []
+    for region, error in answers.failures.items():
+        machines |= {name: facts for name, facts in former["machines"].items() if facts["place"] == region}
+        age = "those of before" if region in sources else "unknown"
+        faults.append(f"no answer from {region}, its machines are {age}: {error.what}")
+    for region, found in answers.successes.items():
+        machines |= found
+        sources[region] = now
+    document = {**published, "time": now, "machines": machines, "sources": sources, "faults": faults}
+    write_whole(file, json.dumps(document).encode())
+
+
+def _ask(node: NodePlan, published: Mapping[str, Any], regions: list[str], former: Machines) -> RegionResults[Machines]:
+    """Return the running machines of groups by region, each under the name that it has claimed in the zone."""
+    client = open_client()
+    keys = {facts.get("instance"): facts["host_key"] for facts in former.values()} | published["keys"]
+    try:
+        query = {"Name": f"/{node.fleet}/zone", "WithDecryption": True}
+        zone = client.call("ssm", node.region, "get_parameter", **query)["Parameter"]["Value"]
+        claims = tuple(claims_of_zone(client, node.region, zone, node.domain))
+    except BedplateError as error:
+        return RegionResults({}, dict.fromkeys(regions, error))
+    # A machine can write the record of a name of another group: that name is not its own.
+    names = {(claim.instance, *group_and_region(claim.name)): claim.name for claim in claims}
+
+    def ask(region: str) -> Machines:
+        conditions = {f"tag:{FLEET}": node.fleet, f"tag:{USE}": [*Use], "instance-state-name": "running"}
+        machines = dict[str, Mapping[str, Any]]()
+        for instance in find_instances(client, region, conditions):
+            tags, ident = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}, instance["InstanceId"]
+            group, is_ssh = tags[GROUP], Use(tags[USE]).is_ssh
+            key = keys.get(ident) or (console_key(client, region, ident) if is_ssh else None)
+            hardware = published["types"].get(instance["InstanceType"], _UNKNOWN)
+            facts = {"place": region, "group": group, "address": instance["PrivateIpAddress"], "host_key": key}
+            facts |= {"ssh": is_ssh, "jobs": True, "since": int(instance["LaunchTime"].timestamp()), "instance": ident}
+            machines[names.get((ident, group, region)) or pool_node_name(group, ident, region)] = {**facts, **hardware}
+        return machines
+
+    return ask_regions(regions, ask)
+
+
+if __name__ == "__main__":
+    this = State().node()
+    if this.hub:
+        publish(this, this.hub.published)

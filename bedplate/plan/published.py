@@ -1,0 +1,59 @@
+"""`fleet.json` as the plan knows it: groups with hardware and prices, and machines of sites with recorded host keys.
+
+A hub in a region adds what EC2 knows (`bedplate.machine.fleet`); one at a site serves it as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bedplate.plan.fleet import FleetPlan, MachinePlan, cached_on_plan
+from bedplate.plan.pools import PoolPlan
+
+_MIB = 1024.0
+Facts = dict[str, Any]
+
+
+@cached_on_plan
+def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
+    """Return the document; `types` and `keys` have the hardware of EC2 types and the recorded keys of instances."""
+    groups = {pool.group: [other for other in plan.pools if other.group == pool.group] for pool in plan.pools}
+    sites = [(site.name, machine) for site in plan.sites for machine in site.machines.values()]
+    is_blind = plan.hub and not plan.hub.region and groups
+    head = {"schema": 1, "time": None, "fleet": plan.name, "domain": plan.domain, "ask_above": None}
+    return {
+        **head,
+        "sources": {},
+        "groups": {name: _group(plan, pools) for name, pools in groups.items()},
+        "types": {name: _hardware(plan, name) for pool in plan.pools for name in pool.types},
+        "machines": {f"{machine.label}.{site}": _machine(plan, site, machine) for site, machine in sites},
+        "keys": {instance: plan.record.host_keys[name][0] for name, instance in plan.record.instances.items()},
+        "faults": ["the machines of groups are unknown: the hub has no rights in AWS"] if is_blind else [],
+    }
+
+
+def _group(plan: FleetPlan, pools: Sequence[PoolPlan]) -> Facts:
+    types, nodes = list(dict.fromkeys(name for pool in pools for name in pool.types)), pools[0].group_spec.nodes
+    facts: Facts = {"regions": list(dict.fromkeys(pool.region for pool in pools)), "types": types, "type": types[0]}
+    facts |= {"min": nodes.min, "max": nodes.max, "kubernetes": pools[0].use.is_worker, "jobs": True}
+    return {**facts, **_hardware(plan, types[0]), **dict.fromkeys(("spot_price", "image", "state"))}
+
+
+def _hardware(plan: FleetPlan, name: str) -> Facts:
+    """Return GPUs, CPUs, memory and list price of a type; None for what the catalog does not have."""
+    facts, hardware = plan.catalog.types.get(name), Facts(price=plan.catalog.price(name))
+    if facts is None:
+        return {**hardware, **dict.fromkeys(("gpus", "gpu", "gpu_memory_gib", "cpus", "memory_gib"))}
+    hardware |= {"cpus": facts.vcpus, "memory_gib": facts.memory_mib / _MIB}
+    if facts.gpu is None:
+        return {**hardware, "gpus": 0, "gpu": None, "gpu_memory_gib": None}
+    # A part of a GPU counts as one.
+    count, memory = max(facts.gpu.count, 1), facts.gpu.memory_mib / _MIB
+    return {**hardware, "gpus": count, "gpu": facts.gpu.name, "gpu_memory_gib": memory}
+
+
+def _machine(plan: FleetPlan, site: str, machine: MachinePlan) -> Facts:
+    gpus, keys = machine.spec.gpus, plan.record.host_keys.get(f"{machine.label}.{site}", ())
+    facts = Facts(place=site, group=None, address=str(machine.address), host_key=keys[0] if keys else None)
+    facts |= {"ssh": machine.spec.is_ssh, "jobs": machine.spec.use is not None, "since": None, "price": None}
+    facts |= {"gpus": gpus.count if gpus else 0, "gpu": gpus.model if gpus else None}
+    return {**facts, "cpus": None, "memory_gib": None}
