@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -97,15 +98,18 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("bedplate.programs.bp.hub._COPY_TIMEOUT", 0.5)
     monkeypatch.setattr("bedplate.programs.bp.hub.Hub._ask_token", lambda _: TOKEN)
-    with FakeHub(tmp_path) as server:
+    with FakeHub(tmp_path) as server, ExitStack() as opened:
 
         def hub_of_laptop(served: Mapping[str, Any] | None, **document: object) -> Hub:
             server.answer("/fleet.json", served or {}, 200 if served else 503)
             names = ("lab", "ada", f"hub.{REGION}.lab.internal", HOST, "127.0.0.1")
             settings = Settings(*names, server.certificate.read_text(), "0.1.0", port=server.server_address[1])
-            return Hub(replace(settings, document=document))
+            hub = Hub(replace(settings, document=document))
+            opened.callback(hub.close)
+            return hub
 
         yield hub_of_laptop
+        opened.close()
         server.shutdown()
 
 
