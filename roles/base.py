@@ -228,7 +228,8 @@ LIBRARY = "/usr/local/lib/bedplate"
 def program_texts(name: str) -> Mapping[str, str]:
     """Return the text of each file of a program of `bedplate.programs`, and of what all share, by path below it."""
     own = (*_PROGRAMS.glob(f"{name}.py"), *_PROGRAMS.glob(f"{name}/*.py"), *_PROGRAMS.glob(f"{name}/*.txt"))
-    paths = (_PROGRAMS / "__init__.py", _PROGRAMS / "program.py", *sorted(own))
+    shared = ("__init__.py", "program.py", *(["connection.py"] if name == "agent" else []))
+    paths = (*(_PROGRAMS / path for path in shared), *sorted(own))
     return {path.relative_to(_PROGRAMS).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 

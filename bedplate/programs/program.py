@@ -37,7 +37,7 @@ class Result:
     """The end of another program; `limit` says at which limit it was killed, empty if it ended by itself."""
 
     command: Sequence[str]
-    status: int | None
+    status: int
     out: bytes
     err: bytes
     limit: str = ""
@@ -63,7 +63,7 @@ class Result:
         return f"{name} failed: {words or f'exit status {self.status}'}" if self.status else ""
 
 
-def run(*command: str, data: bytes = b"", seconds: float = 60.0, folder: str | None = None) -> Result:
+def run(*command: str, data: bytes = b"", seconds: float = 60.0, folder: str = ".") -> Result:
     """Run another program with `data` as its input. Raises ProgramError if it cannot be started.
 
     Its output goes to files in memory: a service that it starts would keep a pipe open, and the disk may be full.
@@ -85,7 +85,10 @@ def run(*command: str, data: bytes = b"", seconds: float = 60.0, folder: str | N
                 os.killpg(process.pid, signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_KILL_WAIT)
-        return Result(command, process.returncode, _read(out), _read(err), limit)
+        # Without a status it was killed, and could not end.
+        return Result(
+            command, -signal.SIGKILL if process.poll() is None else process.returncode, _read(out), _read(err), limit
+        )
 
 
 def output(*command: str, text: str = "", seconds: float = 60.0) -> str:

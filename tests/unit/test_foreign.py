@@ -83,6 +83,8 @@ PERMITTED = {
     "bedplate/programs/bp/cluster.py": REMOTE,
     "bedplate/programs/bp/terminal.py": REMOTE,
     "bedplate/programs/connection.py": REMOTE,
+    "bedplate/programs/agent/__main__.py": OWN,
+    "bedplate/programs/agent/run.py": OWN,
     "bedplate/programs/hub/__main__.py": REMOTE,
     "bedplate/programs/gateway/paths.py": REMOTE,
     "bedplate/programs/gateway/sessions.py": OWN,

@@ -88,6 +88,12 @@ class FakeHub(ThreadingHTTPServer):
             with suppress(OSError):
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
+    def respond(self, method: str, path: str, body: bytes) -> Answer:
+        """Return the answer to a request with a token."""
+        del method, body
+        found = self.answers.get(path, (404, {}, b'{"message": "no such thing"}'))
+        return found() if callable(found) else found
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of clients that refuse the certificate."""
 
@@ -104,17 +110,16 @@ class _Requests(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer a request as the test has said."""
         server, length = self.server, int(self.headers.get("Content-Length", 0))
-        server.requests.append((f"{self.command} {self.path}", dict(self.headers.items()), self.rfile.read(length)))
+        data = self.rfile.read(length)
+        server.requests.append((f"{self.command} {self.path}", dict(self.headers.items()), data))
         if self.headers.get("Upgrade"):
             self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
             while data := self.connection.recv(4096):
                 self.wfile.write(data.upper())
             return
-        is_known = self.headers.get("Authorization", "").removeprefix("Bearer ") in server.tokens
-        found = server.answers.get(self.path.partition("?")[0], (404, {}, b'{"message": "no such thing"}'))
-        answer = found() if callable(found) else found
-        if not is_known:
-            answer = (401, {}, b'{"message": "the token has expired"}')
+        answer: Answer = (401, {}, b'{"message": "the token has expired"}')
+        if self.headers.get("Authorization", "").removeprefix("Bearer ") in server.tokens:
+            answer = server.respond(self.command, self.path.partition("?")[0], data)
         status, headers, body = server.first.pop(0) if server.first else answer
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():

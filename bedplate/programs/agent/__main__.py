@@ -1,0 +1,181 @@
+"""The command `bedplate-agent`, for bp and for units: start, follow, stop and list runs; be the first process of one.
+
+run [-- PROGRAM ...]     be the first process of a run, by BEDPLATE_*, or by its folder: run --folder FOLDER
+end --folder FOLDER      write the end of a run whose first process has ended without it
+start [--follow]         start the run that stdin has as JSON, once
+follow RUN [RANK]        print the output of a run; exit as its program
+stop RUN [--now]         stop a run: its program gets SIGTERM, and its time to end, or none
+list                     print the runs of this account on this machine as JSON
+"""
+
+import json
+import os
+import pwd
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..connection import HubError
+from ..program import ProgramError, output, run, write_text
+from .run import END, NO_LEASE, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
+from .spool import follow
+
+AGENT, GPUS = "/usr/local/bin/bedplate-agent", "/usr/local/bin/bedplate-gpus"
+_ID, _KILLED, _LOOK = re.compile("[a-z_][a-z0-9_-]{0,199}"), 137, 2.0
+_GOING_ON = {"active", "activating", "deactivating", "reloading"}
+
+
+def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = Path("/var/cache/bedplate/runs")) -> int:
+    """Run a command; return the exit code."""
+    command, *rest = [*words, ""]
+    if command not in {"run", "end", "start", "follow", "stop", "list"}:
+        sys.stderr.write(f"{__doc__}\n")
+        return WRONG_SETTINGS
+    own = scratch / pwd.getpwuid(os.getuid()).pw_name
+    base = own / "runs" if own.is_dir() else cache / str(os.getuid())
+    folder = Path(rest[1]) if rest[:1] == ["--folder"] else base / rest[0]
+    try:
+        if command == "run":
+            return _run_folder(folder) if rest[0] == "--folder" else _run_here(rest[1:-1])
+        if command == "start":
+            folder = _start(base, json.load(sys.stdin))
+            return _follow(folder) if rest[0] == "--follow" else 0
+        if command == "follow":
+            return _follow(folder, rest[1] or "0")
+        if command == "end":
+            _end(folder)
+        elif command == "stop":
+            _stop(folder, is_now="--now" in rest)
+        else:
+            sys.stdout.write(json.dumps([_facts(path.parent) for path in sorted(base.glob("*/run.json"))]) + "\n")
+    except KeyError as error:
+        sys.stderr.write(f"error: {error.args[0]} is missing\n")
+    except (ProgramError, HubError, OSError, ValueError, TypeError) as error:
+        sys.stderr.write(f"error: {error}\n")
+    else:
+        return 0
+    return WRONG_SETTINGS
+
+
+def _run_here(program: Sequence[str]) -> int:
+    """Be the first process of a pod."""
+    return Run(Path(os.environ["BEDPLATE_WORK"]).parent, {}).run(program, {})
+
+
+def _run_folder(folder: Path) -> int:
+    """Be the first process of a unit."""
+    given, secrets = read(folder / "run.json"), read(folder / "secrets")
+    (folder / "secrets").unlink()
+    return Run(folder, _variables(folder, given)).run(given["command"], {**given["environment"], **secrets})
+
+
+def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the variables of an agent for what `start` was given."""
+    names = ("HUB", "ADDRESS", "RUN", "TREE", "GPUS", "ATTEMPT", "GRACE", "FOR", "EXPERIMENT")
+    files = {"CERT": "certificate", "TOKEN_FILE": "token", "WORK": "work", "CACHE": "../packs"}
+    return {
+        **{name: str(given[name.lower()]) for name in names},
+        **{name: str(folder / file) for name, file in files.items()},
+        "LAUNCH": given.get("launch") or ("ranks" if given["gpus"] > 1 else "program"),
+        "PACKS": ",".join(given["packs"]),
+        "ARTIFACTS": f"{given['experiment']}/{given['run']}/artifacts",
+    }
+
+
+def _end(folder: Path) -> None:
+    """Write the end of a run whose first process has ended, as systemd says how, unless it has."""
+    result, status = (os.environ.get(name, "unknown") for name in ("SERVICE_RESULT", "EXIT_STATUS"))
+    code, cause = _KILLED, f"the agent ended before its program, or the machine did: {result}, {status}"
+    if (folder / STOP).exists():
+        code, cause = STOPPED, stop_of(folder)[0]
+    elif status == str(NO_LEASE):
+        code, cause = NO_LEASE, "no GPUs were free in time"
+    write_end(folder, code, cause, {}, is_stopped=code == STOPPED)
+    given = read(folder / "run.json")
+    Run(folder, _variables(folder, given)).write_record(given["grace"])
+
+
+def _start(base: Path, given: dict[str, Any]) -> Path:
+    """Start the unit of a run, and print its name. A run that was started stays as it is."""
+    name = str(given["id"])
+    if not _ID.fullmatch(name):
+        raise ValueError(f"{name!r} is no id of a run")
+    folder, new, unit = base / name, base / f".{name}.{os.getpid()}", f"bp-{name}"
+    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if base.lstat().st_uid != os.getuid():
+        raise ValueError(f"{base} belongs to another account")
+    new.mkdir(mode=0o700)
+    for file in ("token", "certificate", "secrets", "params"):
+        value = given.pop(file)
+        write_text(new / file, value if isinstance(value, str) else json.dumps(value), 0o600)
+    write_text(new / "run.json", json.dumps(given), 0o600)
+    try:
+        new.rename(folder)
+    except OSError:
+        shutil.rmtree(new)
+    if not any((folder / name).exists() for name in (STARTED, END)) and not _is_going_on(folder):
+        output(*_unit(unit, folder, given))
+    sys.stdout.write(json.dumps({"unit": unit, "machine": socket.gethostname()}) + "\n")
+    sys.stdout.flush()
+    return folder
+
+
+def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the command that starts a unit."""
+    yield from ("systemd-run", "--user", "--quiet", "--collect", "--service-type=exec", f"--unit={unit}")
+    # The agent itself says why a process was killed for memory, and its program gets SIGTERM from it.
+    yield from ("-pOOMPolicy=continue", "-pKillMode=mixed", f"-pExecStopPost={AGENT} end --folder {folder}")
+    yield from (f"-pTimeoutStopSec={given['grace'] + 10}", f"-pStandardError=append:{folder}/unit")
+    if given["cpus"]:
+        yield f"-pCPUQuota={100 * given['cpus']:.0f}%"
+    if given["memory"]:
+        yield from (f"-pMemoryMax={given['memory'] * 1024:.0f}M", "-pMemorySwapMax=0")
+    yield from (GPUS, "run", f"--gpus={given['gpus']}", *([] if given["wait"] is None else [f"--wait={given['wait']}"]))
+    yield from ("--", AGENT, "run", "--folder", str(folder))
+
+
+def _is_going_on(folder: Path) -> bool:
+    return run("systemctl", "--user", "is-active", f"bp-{folder.name}").text.strip() in _GOING_ON
+
+
+def _follow(folder: Path, rank: str = "0") -> int:
+    """Print the output of a rank, and what its unit says on stderr, until the end; return the exit code."""
+    given, looked = read(folder / "run.json"), [time.monotonic()]
+
+    def is_over() -> bool:
+        if (folder / END).exists() or time.monotonic() - looked[0] < _LOOK:
+            return (folder / END).exists()
+        looked[0] = time.monotonic()
+        return not _is_going_on(folder)
+
+    for data in follow(folder / "logs" / str(given["attempt"]) / rank, is_over):
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    if not (folder / END).exists():
+        _end(folder)
+    end = read(folder / END)
+    sys.stderr.write(f"{end['cause']}\n" if end["code"] else "")
+    return int(end["code"])
+
+
+def _stop(folder: Path, *, is_now: bool) -> None:
+    read(folder / "run.json")
+    write_text(folder / STOP, json.dumps({"by": pwd.getpwuid(os.getuid()).pw_name, "now": is_now}))
+    output("systemctl", "--user", "stop", "--no-block", f"bp-{folder.name}")
+    # A unit that is being stopped gets no second signal from `stop`.
+    run("systemctl", "--user", "kill", "--kill-who=main", f"bp-{folder.name}")
+
+
+def _facts(folder: Path) -> Mapping[str, Any]:
+    given, end = read(folder / "run.json"), read(folder / END) if (folder / END).exists() else {}
+    state = "ended" if end else "running" if _is_going_on(folder) else "lost"
+    return {**{name: given[name] for name in ("id", "run", "command", "gpus")}, "state": state, **end}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,129 @@
+"""Code from packs of git, without git: objects by the hash of their content, and a tree of them as files."""
+
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from hashlib import sha1
+from pathlib import Path
+from typing import IO
+
+_KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
+_TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
+_FILES = {b"100644": 0o644, b"100664": 0o644, b"100755": 0o755}
+_PART = 1 << 14
+# Some file systems ignore case and invisible characters, or have short names.
+_INVISIBLE = re.compile("[\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+_REFUSED = re.compile(r"|\.|\.\.|.*/.*|(\.git|git~1)[ .]*(:.*)?", re.IGNORECASE | re.DOTALL)
+# A pack, and the offset of each object by its hash. Content stays on the disk.
+_Pack = tuple[IO[bytes], dict[bytes, int]]
+
+
+class CodeError(Exception):
+    """There is no code; the text says why."""
+
+
+def check_out(paths: Iterable[Path], tree: str, folder: Path) -> None:
+    """Write a tree of packs without deltas to a new folder: all of it, or nothing. Links are never followed.
+
+    Raises CodeError, or OSError if a pack cannot be read.
+    """
+    with ExitStack() as stack:
+        packs = [_index(stack.enter_context(path.open("rb", buffering=1 << 18))) for path in paths]
+        left = [(bytes.fromhex(tree), folder)]
+        try:
+            while left:
+                key, path = left.pop()
+                path.mkdir()
+                left += _write_files(packs, key, path)
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise CodeError(f"cannot write the code to {folder}: {error.strerror}") from None
+            raise
+
+
+def _index(file: IO[bytes]) -> _Pack:
+    offsets, is_pack = dict[bytes, int](), file.read(8) == b"PACK\0\0\0\2"
+    try:
+        for _ in range(int.from_bytes(file.read(4), "big")):
+            at = file.tell()
+            kind, size = _head(file)
+            digest = sha1(kind + b" %d\0" % size)  # noqa: S324  git's
+            _inflate(file, size, digest.update)
+            offsets[digest.digest()] = at
+    except (ValueError, LookupError, zlib.error):
+        is_pack = False
+    if not is_pack:
+        raise CodeError(f"{file.name} is damaged, or has deltas")
+    return file, offsets
+
+
+def _head(file: IO[bytes]) -> tuple[bytes, int]:
+    """Read the kind and the size of an object."""
+    byte = file.read(1)[0]
+    kind, size, shift = _KINDS[byte >> 4 & 7], byte & 15, 4
+    while byte & 128:
+        byte = file.read(1)[0]
+        size |= (byte & 127) << shift
+        shift += 7
+    return kind, size
+
+
+def _inflate(file: IO[bytes], size: int, write: Callable[[bytes], object]) -> None:
+    """Inflate the content of an object in parts; the file is behind it then."""
+    inflate = zlib.decompressobj()
+    while not inflate.eof:
+        block = file.read(_PART)
+        part = inflate.decompress(block)
+        size -= len(part)
+        if not block or size < 0:
+            raise ValueError
+        write(part)
+    if size:
+        raise ValueError
+    file.seek(-len(inflate.unused_data), os.SEEK_CUR)
+
+
+def _write_files(packs: Iterable[_Pack], tree: bytes, folder: Path) -> Iterator[tuple[bytes, Path]]:
+    """Write the files of a tree; yield the trees in it. A name that is there twice exists already."""
+    content: list[bytes] = []
+    _copy(packs, tree, b"tree", content.append)
+    for mode, name, key in _entries(b"".join(content)):
+        path = folder / name
+        if mode == _TREE:
+            yield key, path
+        elif mode == _LINK:
+            target: list[bytes] = []
+            _copy(packs, key, b"blob", target.append)
+            path.symlink_to(os.fsdecode(b"".join(target)))
+        elif mode in _FILES:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILES[mode]), "wb") as file:
+                _copy(packs, key, b"blob", file.write)
+        elif mode != _MODULE:
+            raise CodeError(f"{name!r} has the unknown mode {mode!r}")
+
+
+def _copy(packs: Iterable[_Pack], key: bytes, kind: bytes, write: Callable[[bytes], object]) -> None:
+    for file, offsets in packs:
+        if key in offsets:
+            file.seek(offsets[key])
+            found, size = _head(file)
+            if found == kind:
+                _inflate(file, size, write)
+                return
+    raise CodeError(f"the packs lack the {kind.decode()} {key.hex()}")
+
+
+def _entries(tree: bytes) -> Iterator[tuple[bytes, str, bytes]]:
+    """Yield mode, name and hash of each entry of a tree."""
+    at = 0
+    while at < len(tree):
+        space, end = tree.index(b" ", at), tree.index(b"\0", at)
+        name = os.fsdecode(tree[space + 1 : end])
+        if _REFUSED.fullmatch(_INVISIBLE.sub("", name)):
+            raise CodeError(f"the code has a file with the name {name!r}")
+        yield tree[at:space], name, tree[end + 1 : end + 21]
+        at = end + 21

@@ -1,0 +1,225 @@
+"""A run: fetch the code, start the ranks, report to the hub that it goes on, and write how it ended."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from urllib.parse import quote
+
+from ..connection import Connection, HubError
+from ..program import write_text
+from .packs import CodeError, check_out
+from .ranks import Ranks
+from .spool import Spool
+
+STOPPED, NO_LEASE, NO_CODE, WRONG_SETTINGS, REFUSED = 201, 202, 203, 204, 205
+END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
+_API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
+# Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs.
+_PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 10.0, 5.0
+
+
+class Run:
+    """A run in its folder, by the agent's variables without their prefix, and those of this process.
+
+    Raises KeyError, ValueError, OSError or HubError if they are wrong.
+    """
+
+    def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
+        own = {name[len(_PREFIX) :]: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
+        self._folder, self._variables, self._start = folder, {"LEASE_FDS": "", **own, **variables}, time.monotonic()
+        told = self._variables
+        self._id, self._files, self._work, self._cache = (
+            told["RUN"],
+            told["ARTIFACTS"],
+            Path(told["WORK"]),
+            told["CACHE"],
+        )
+        self._node, self._nodes, self._attempt = (int(told.get(name, "0")) for name in ("RANK", "NODES", "ATTEMPT"))
+        self._ranks = max(int(told["GPUS"]), 1) if told.get("LAUNCH") == "ranks" else 0
+        self._grace, self._seconds = float(told["GRACE"]), float(told.get("FOR", "inf"))
+        certificate = Path(told["CERT"]).read_text(encoding="ascii")
+        self._hub = Connection(told["HUB"], certificate, self._token, told.get("ADDRESS", ""))
+        self._over, self._is_refused, self._spools = Event(), False, dict[str, Spool]()
+        self._tags = {"machine": socket.gethostname(), f"node.{self._node}": socket.gethostname()}
+
+    def _token(self, _: str = "") -> str:
+        return Path(self._variables["TOKEN_FILE"]).read_text(encoding="ascii").strip()
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run a command with these variables besides those of this process; return the exit code."""
+        # Once: whoever repeats a start must not start the program twice.
+        (self._folder / STARTED).touch(exist_ok=False)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            self._fetch()
+            code, cause, is_stopped = self._execute(command, environment)
+        except KeyboardInterrupt:
+            code, cause, is_stopped = STOPPED, stop_of(self._folder)[0], True
+        except (CodeError, HubError, OSError) as error:
+            code, cause, is_stopped = NO_CODE, f"no code: {error}", False
+        write_end(self._folder, code, cause, self._tags, is_stopped=is_stopped)
+        try:
+            self.write_record(_PATIENCE_AT_END)
+        except HubError as error:
+            sys.stderr.write(f"the end of the run is not recorded: {error}\n")
+        return code
+
+    def _fetch(self) -> None:
+        """Check out the code, from packs that are kept for the person's other runs."""
+        Path(self._cache).mkdir(mode=0o700, parents=True, exist_ok=True)
+        packs = {Path(self._cache, Path(path).name): path for path in self._variables["PACKS"].split(",")}
+        for file, path in packs.items():
+            if not file.exists():
+                self._hub.fetch(path, file, _PATIENCE)
+            os.utime(file)
+        self._note_time("fetched")
+        try:
+            check_out(packs, self._variables["TREE"], self._work)
+        except CodeError:
+            for file in packs:
+                file.unlink()
+            raise
+        self._note_time("unpacked")
+
+    def _note_time(self, name: str) -> None:
+        key = f"times.{self._node}"
+        self._tags[key] = f"{self._tags.get(key, '')} {name}={time.monotonic() - self._start:.3f}".strip()
+
+    def _execute(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, bool]:
+        """Run the ranks to their end; return exit code, cause, and whether they were stopped."""
+        ranks = Ranks(self._folder / "stop", self._seconds, self._grace)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ranks.asked.append(stop_of(self._folder, self._grace)))
+        for rank, own in self._environments(environment):
+            self._spools[str(rank)] = spool = Spool(self._logs / str(rank))
+            ranks.start(rank, command, own, spool)
+        self._note_time("started")
+        threads = [Thread(target=f, args=(ranks,), daemon=True) for f in (self._report, self._upload)]
+        for thread in threads:
+            thread.start()
+        ranks.wait()
+        self._over.set()
+        for thread in threads:
+            thread.join()
+        # While the record waits for the hub, the GPUs are for others.
+        for handle in filter(None, self._variables["LEASE_FDS"].split(",")):
+            os.close(int(handle))
+        self._note_time("ended")
+        for rank, (code, cause) in ranks.ended.items():
+            self._tags.update({f"exit.{self._attempt}.{rank}": str(code), f"cause.{self._attempt}.{rank}": cause})
+        code = REFUSED if self._is_refused else STOPPED if ranks.is_stopped else ranks.code
+        return code, ranks.cause, ranks.is_stopped
+
+    @property
+    def _logs(self) -> Path:
+        return self._folder / "logs" / str(self._attempt)
+
+    def _environments(self, environment: Mapping[str, str]) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Yield each rank of this node with the environment of its process."""
+        (self._folder / "output").mkdir(exist_ok=True)
+        shared = {
+            # One value a call would be more requests than the hub admits.
+            "PYTHONUNBUFFERED": "1",
+            "MLFLOW_ENABLE_ASYNC_LOGGING": "true",
+            **{name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)},
+            **environment,
+            "MLFLOW_RUN_ID": self._id,
+            "MLFLOW_TRACKING_URI": self._variables["HUB"],
+            "PWD": str(self._work),
+            "MLFLOW_TRACKING_TOKEN": self._token(),
+            "MLFLOW_TRACKING_SERVER_CERT_PATH": self._variables["CERT"],
+            **{f"{_PREFIX}{name.upper()}": str(self._folder / name) for name in ("stop", "output", "params")},
+            f"{_PREFIX}RUN": self._id,
+            f"{_PREFIX}ATTEMPT": str(self._attempt),
+        }
+        if not self._ranks:
+            yield self._node, shared
+            return
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = self._variables.get("MASTER_PORT", str(free.getsockname()[1]))
+        shared.update({"MASTER_ADDR": self._variables.get("MASTER", "127.0.0.1"), "MASTER_PORT": port})
+        world, first = self._ranks * max(self._nodes, 1), self._node * self._ranks
+        for local in range(self._ranks):
+            sizes = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": self._ranks, "RANK": first + local, "LOCAL_RANK": local}
+            yield first + local, {**shared, **{name: str(value) for name, value in sizes.items()}}
+
+    def _report(self, ranks: Ranks) -> None:
+        """Report that the run goes on. If the hub refuses that twice, the person may not run it any more."""
+        tags, pause, is_refused = {**self._tags, "state": "running"}, 0.0, False
+        while not self._over.wait(pause):
+            try:
+                self._set_tags({**tags, "seen": str(int(self._hub.now * 1000))}, _REPEAT)
+                tags, pause, is_refused = {}, _REPORT, False
+            except HubError as error:  # noqa: PERF203  a report a minute
+                if error.status in _DENIED and is_refused:
+                    self._is_refused = True
+                    ranks.asked.append((f"stopped: {error}", min(self._grace, _REPEAT)))
+                pause, is_refused = _REPEAT, error.status in _DENIED
+
+    def _upload(self, _: Ranks) -> None:
+        while not self._over.wait(_UPLOAD):
+            self._put_logs(0)
+
+    def _put_logs(self, patience: float) -> None:
+        """Give the hub what it lacks of the output. What it refuses now, such as on a full disk, it gets later."""
+        for folder in self._logs.glob("*"):
+            path = f"{self._files}/{folder.relative_to(self._folder)}"
+            with suppress(HubError):
+                for name, data in self._spools.setdefault(folder.name, Spool(folder)).missing():
+                    self._hub.put(f"{path}/{name}", data, patience)
+
+    def _put_output(self, patience: float) -> None:
+        """Give the hub the files that the program has left for it; a tag says what it refuses."""
+        for file in sorted((self._folder / "output").rglob("*")):
+            name = quote(os.fsencode(file.relative_to(self._folder)))
+            try:
+                if file.is_file() and not file.is_symlink():
+                    self._hub.send(f"{self._files}/{name}", file, patience)
+            except HubError as error:
+                self._tags["output"] = f"not all files are kept, such as {name}: {error}"
+
+    def _set_tags(self, tags: Mapping[str, str], patience: float) -> None:
+        items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in tags.items()]
+        self._hub.call(f"{_API}log-batch", {"run_id": self._id, "tags": items}, patience)
+
+    def write_record(self, patience: float) -> None:
+        """Give the hub the rest of the output, and the end as it is in the folder, once. Raises HubError."""
+        if (self._folder / RECORDED).exists():
+            return
+        end = read(self._folder / END)
+        self._put_logs(patience)
+        self._put_output(patience)
+        self._set_tags({**self._tags, **end["tags"], "state": "ended", "cause": end["cause"]}, patience)
+        update = {"run_id": self._id, "status": end["status"], "end_time": int(self._hub.now * 1000)}
+        self._hub.call(f"{_API}update", update, patience)
+        self._hub.call("/bedplate/end", {}, patience)
+        (self._folder / RECORDED).touch()
+
+
+def read(path: Path) -> Any:  # noqa: ANN401  the document of a file that the agent has written
+    """Return the document of a file. Raises OSError or ValueError."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_end(folder: Path, code: int, cause: str, tags: Mapping[str, str], *, is_stopped: bool) -> None:
+    """Keep the end of a run in its folder, unless it is there."""
+    status = "KILLED" if is_stopped else "FAILED" if code else "FINISHED"
+    if not (folder / END).exists():
+        write_text(folder / END, json.dumps({"code": code, "cause": cause, "status": status, "tags": tags}))
+
+
+def stop_of(folder: Path, grace: float = 0.0) -> tuple[str, float]:
+    """Return why a run is stopped, and the seconds that its program gets."""
+    try:
+        stop = read(folder / STOP)
+    except (OSError, ValueError):
+        return "stopped by SIGTERM, as at a shutdown", grace
+    return f"stopped by {stop['by']}", 0.0 if stop["now"] else grace

@@ -1,0 +1,97 @@
+"""The output of a rank on its way to the hub: parts in a folder, which are kept until the hub has them."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PART = 256 << 10
+"""Bytes of a part; the last one grows."""
+# Parts that are kept, of which the first half is never left out; parts that readers may lack after the hub has them.
+_MOST, _BEHIND = 1024, 64
+# Seconds between two stored states of a line that is not complete; its bytes at which it is stored in any case.
+_STATE, _LONGEST_LINE = 1.0, 1 << 16
+
+
+class Spool:
+    """The parts of one rank's output, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._number, self._sent = folder, 0, (0, 0)
+        self._line, self._stored, self._left_out, self._lost = b"", 0.0, 0, 0
+
+    def write(self, data: bytes) -> None:
+        """Store lines. Of what a carriage return overwrites in a line, one state a second is stored."""
+        *lines, line = (self._line + data).split(b"\n")
+        text, self._line = b"".join(_shown(line) + b"\n" for line in lines), _shown(line)
+        if len(self._line) > _LONGEST_LINE or time.monotonic() - self._stored > _STATE:
+            self.flush(text)
+        elif text:
+            self._store(text)
+
+    def flush(self, text: bytes = b"") -> None:
+        """Store a text, and the line that is not complete."""
+        self._store(text + self._line)
+        self._line, self._stored = b"", time.monotonic()
+
+    def _store(self, text: bytes) -> None:
+        """Append to the last part. A full disk ends no program: what is lost is counted."""
+        try:
+            while text:
+                path = self._folder / f"{self._number:06}"
+                with path.open("ab", buffering=0) as file:
+                    text = text[file.write(text[: PART - file.tell()]) :]
+                    is_full = file.tell() == PART
+                if is_full:
+                    self._number += 1
+                    self._leave_out()
+            if self._lost:
+                lost, self._lost = self._lost, 0
+                self._store(f"\n[bedplate: {lost} bytes of output are lost: the disk was full]\n".encode())
+        except OSError:
+            self._lost += len(text)
+
+    def _leave_out(self) -> None:
+        """Remove parts from the middle while the hub is away for too long; a part says so in their place."""
+        while len(parts := sorted(self._folder.iterdir())) > _MOST:
+            parts[_MOST // 2 + 1].unlink()
+            self._left_out += PART
+            note = f"\n[bedplate: {self._left_out >> 10} KiB of output are left out: the hub was away]\n"
+            parts[_MOST // 2].write_text(note, encoding="ascii")
+
+    def missing(self) -> Iterator[tuple[str, bytes]]:
+        """Yield each part that the hub lacks. Whoever asks for the next has put it there."""
+        parts = sorted(self._folder.iterdir())
+        for path in parts:
+            with suppress(FileNotFoundError):
+                data = path.read_bytes()
+                if (int(path.name), len(data)) > self._sent:
+                    yield path.name, data
+                    self._sent = int(path.name), len(data)
+        for path in parts[:-_BEHIND]:
+            path.unlink(missing_ok=True)
+
+
+def _shown(line: bytes) -> bytes:
+    """Return what a terminal shows of a line in the end, with the carriage return before it."""
+    return line[max(line.rstrip(b"\r").rfind(b"\r"), 0) :]
+
+
+def follow(folder: Path, is_over: Callable[[], bool], pause: float = 0.1) -> Iterator[bytes]:
+    """Yield the output in a folder as it comes, until it is over."""
+    name, at, was_over = "", 0, False
+    while not was_over:
+        # Before the last look, not after it.
+        was_over = is_over()
+        for path in sorted(folder.glob("*")):
+            if path.name < name:
+                continue
+            at = at if path.name == name else 0
+            name = path.name
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                file.seek(at)
+                yield (data := file.read())
+                at += len(data)
+        if not was_over:
+            time.sleep(pause)

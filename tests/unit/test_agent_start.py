@@ -1,0 +1,180 @@
+"""Starts, stops and ends of runs on a machine, with a stand-in for systemd that starts one process a unit."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bedplate.programs.agent.__main__ import AGENT, GPUS
+from tests.testlab.fakes.laptop import TOKEN, oldest_python
+from tests.testlab.fakes.runs import ROOT, AgentRun, RunHub, wait_for
+
+ID = "ada-1127-brave-otter"
+_MAIN = """
+import sys
+from pathlib import Path
+from bedplate.programs.agent.__main__ import main
+base = Path(sys.argv[1])
+sys.exit(main(sys.argv[2:], base / "scratch", base / "cache"))
+"""
+# What systemd does with a unit: its words are a file, its state another; after the process, ExecStopPost.
+_SYSTEMD = f"""#!{sys.executable} -ISB
+import os, signal, subprocess, sys, time
+from pathlib import Path
+base, agent = Path({{base!r}}), {{agent!r}}
+units = base / "units"
+units.mkdir(exist_ok=True)
+if Path(sys.argv[0]).name == "systemctl":
+    action, unit = sys.argv[2], units / sys.argv[-1]
+    pid = int(unit.read_text()) if unit.exists() else 0
+    if action == "is-active":
+        print("active" if pid else "inactive")
+    elif pid:
+        os.kill(pid, signal.SIGTERM)
+    sys.exit()
+words = sys.argv[1:]
+name = next(word[7:] for word in words if word.startswith("--unit="))
+(base / "words").write_text("\\n".join(words))
+try:
+    (units / name).touch(exist_ok=False)
+except FileExistsError:
+    sys.exit(f"Unit {{{{name}}}}.service was already loaded or has a fragment file.")
+post = next(word[15:] for word in words if word.startswith("-pExecStopPost=")).split()
+log = next(word[23:] for word in words if word.startswith("-pStandardError=append:"))
+main = words[words.index("{AGENT}", words.index("{GPUS}")):]
+if os.fork():
+    while (units / name).exists() and not (units / name).read_text():
+        time.sleep(0.01)
+    sys.exit()
+os.setsid()
+with open(log, "ab") as output:
+    process = subprocess.Popen([*agent, *main[1:]], stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+    (units / name).write_text(str(process.pid))
+    code = process.wait()
+    result = "exit-code" if code > 0 else "signal"
+    environment = {{{{**os.environ, "SERVICE_RESULT": result, "EXIT_STATUS": str(code)}}}}
+    subprocess.run([*agent, *post[1:]], stdout=output, stderr=output, env=environment)
+(units / name).unlink()
+"""
+
+
+class Machine:
+    """A machine with the agent and that systemd, for this account."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.command = [oldest_python(), "-c", _MAIN, str(base)]
+        self.environment = {"PATH": f"{base}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
+        (base / "bin").mkdir()
+        for name in ("systemd-run", "systemctl"):
+            (base / "bin" / name).write_text(_SYSTEMD.format(base=str(base), agent=self.command))
+            (base / "bin" / name).chmod(0o755)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.base / "cache" / str(os.getuid()) / ID
+
+    def agent(self, *words: str, given: Any = None) -> subprocess.CompletedProcess[str]:  # noqa: ANN401  a document
+        """Run a command of the agent, which prints no traceback and no token."""
+        done = subprocess.run(
+            (*self.command, *words),
+            input=json.dumps(given),
+            env=self.environment,
+            text=True,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert TOKEN not in done.stdout + done.stderr
+        return done
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[RunHub]:
+    """Yield a hub without runs."""
+    with RunHub(tmp_path) as hub:
+        yield hub
+        hub.shutdown()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Return a machine without runs."""
+    return Machine(tmp_path)
+
+
+def given(hub: RunHub, tmp_path: Path, script: str, **values: object) -> dict[str, Any]:
+    """Return what bp gives to `start`."""
+    return AgentRun(hub, tmp_path / ID, {"a": b""}, ["sh", "-c", script], **values).given
+
+
+def test_a_run_is_started_once_and_followed(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """The second start of an id starts nothing; both print the output, and exit as the program."""
+    document = given(hub, tmp_path, "echo $$; echo $SECRET | tr a-z A-Z; exit 7", secrets={"SECRET": "word"}, cpus=1.5)
+
+    first, second = (machine.agent("start", "--follow", given=document) for _ in range(2))
+
+    assert (first.returncode, second.returncode) == (7, 7), first.stderr
+    unit, *lines = first.stdout.splitlines()
+    assert json.loads(unit) == {"unit": f"bp-{ID}", "machine": os.uname().nodename}
+    assert (lines[1:], second.stdout.splitlines()) == (["WORD"], [unit, *lines])
+    assert first.stderr == "the program ended with exit code 7\n"
+    words = (tmp_path / "words").read_text().splitlines()
+    assert {"-pCPUQuota=150%", "-pMemoryMax=1024M", "-pKillMode=mixed", "-pTimeoutStopSec=15"} <= {*words}
+    assert "WORD" not in "".join(path.read_text() for path in machine.folder.glob("*") if path.is_file())
+    assert machine.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_runs_are_listed_and_stopped(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """By the name of who stops them; `--now` gives a program no time."""
+    document = given(hub, tmp_path, "trap '' TERM; echo ready; while :; do sleep 1; done", grace=100)
+    assert machine.agent("start", given=document).returncode == 0
+    wait_for(lambda: b"ready" in b"".join(part.read_bytes() for part in machine.folder.glob("logs/0/0/*")))
+
+    (running,) = json.loads(machine.agent("list").stdout)
+    stopped = machine.agent("stop", ID, "--now")
+    followed = machine.agent("follow", ID)
+
+    assert (running["id"], running["state"], running["gpus"]) == (ID, "running", 0)
+    assert (stopped.returncode, followed.returncode) == (0, 201)
+    assert followed.stderr == "stopped by root\n"
+    (ended,) = json.loads(machine.agent("list").stdout)
+    assert (ended["state"], ended["code"]) == ("ended", 201)
+    wait_for(lambda: hub.statuses == ["KILLED"])
+
+
+def test_an_agent_that_was_killed_has_an_end(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """The unit writes it, with the output until then."""
+    machine.agent("start", given=given(hub, tmp_path, "echo ready; sleep 60"))
+    wait_for(lambda: b"ready" in b"".join(part.read_bytes() for part in machine.folder.glob("logs/0/0/*")))
+
+    os.kill(int((tmp_path / "units" / f"bp-{ID}").read_text()), 9)
+
+    assert machine.agent("follow", ID).returncode == 137
+    wait_for(lambda: hub.statuses == ["FAILED"])
+    assert hub.tags["cause"] == "the agent ended before its program, or the machine did: signal, -9"
+    assert hub.log() == b"ready\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "follow RUN"),
+        (["follow", "x"], "x/run.json"),
+        (["stop", "x"], "x/run.json"),
+        (["run"], "BEDPLATE_WORK is missing"),
+        (["start"], "id is missing"),
+    ],
+)
+def test_wrong_words_are_refused(words: list[str], text: str, machine: Machine) -> None:
+    """Exit code 204, in words."""
+    done = machine.agent(*words, given={})
+
+    assert (done.returncode, text in done.stderr) == (204, True), done.stderr
