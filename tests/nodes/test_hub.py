@@ -1,5 +1,11 @@
 """The hub on a booted node with the roles of its machine: from ssh over the forced command to nginx."""
 
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
 import pytest
 
 from tests.testlab.machines.defects import Rule, Where, defects_at
@@ -8,6 +14,7 @@ from tests.testlab.machines.lab import FAILED, FleetFolder, check_defects, make_
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator
 from tests.testlab.network.netlab import until
+from tests.testlab.run import ROOT
 
 pytestmark = pytest.mark.nightly
 
@@ -142,6 +149,170 @@ def test_a_power_loss_keeps_keys_owners_and_removed_people(node: Node) -> None:
     assert "another person owns" in node.ssh(f"bp-token run:{RUN}", user="ada").stderr
     node.run("rm /srv/hub/tokens/removed")
     assert status_of_grace(node) == "200"
+
+
+# --- attempts of a person ---
+
+_WEB = "http://localhost"
+_KEYS = "/srv/hub/keys/tokens /srv/hub/keys/tls.key /run/credentials/bedplate-hub.service/tokens"
+_CHECK = "$(pgrep --uid bedplate-hub | head -1)"
+_DATABASE = "psql --username mlflow --dbname mlflow --command 'select 1'"
+# Each succeeds if the attempt does. A person has no shell there: this is what one could do with it.
+_TRIES: Mapping[str, str] = {
+    "MLflow": f"curl --fail --unix-socket /run/mlflow/socket {_WEB}/version",
+    "MLflow by TCP": f"curl --fail {_WEB}:5000/version",
+    "database": f"{_DATABASE} --host /run/postgresql",
+    "database as oneself": "psql --host /run/postgresql --dbname mlflow --command 'select 1'",
+    "database by TCP": f"{_DATABASE} --host 127.0.0.1",
+    "check without a token": "curl --fail --unix-socket /run/bedplate-hub/check --header 'X-Method: GET'"
+    f" --header 'X-Target: /version' {_WEB}/check",
+    "keys": f"cat {_KEYS} | grep .",
+    "owners of runs": "cat /srv/hub/tokens/runs",
+    "files": "ls /srv/hub/artifacts /srv/hub/uploads /srv/hub/dumps | grep -v :",
+    "logs of requests": "cat /var/log/nginx/access.log",
+    "memory of the check": f"head -c 1 /proc/{_CHECK}/environ | grep -z .",
+    "another mint": "rm -f /run/bedplate-hub/mint && touch /run/bedplate-hub/mint",
+    "service": "systemctl restart bedplate-hub",
+    "removal of a person": "bedplate-hub remove 20000",
+    "backup": "/usr/local/lib/bedplate/hub-backup save",
+    "rotation": "/usr/local/lib/bedplate/hub-backup rotate",
+}
+
+
+def test_an_account_of_the_hub_reaches_no_part_of_it(node: Node) -> None:
+    """Not even with a process on it: neither MLflow, database, keys and files, nor the check without a token."""
+    account = "setpriv --reuid 20001 --regid 20001 --clear-groups timeout 20 sh -c"
+    tried = {name: f"{account} {shlex.quote(text)}" for name, text in _TRIES.items()}
+    script = "".join(f"if {text} >/dev/null 2>&1; then echo '{name}'; fi\n" for name, text in tried.items())
+
+    assert node.run(script).splitlines() == []
+
+
+def ssh(node: Node, *words: str) -> str:
+    """Call ssh as grace with options and words, for at most ten seconds; return all output."""
+    done = node.workstation.run("timeout", "10", "ssh", "-F", str(node.ssh_config), "-l", "grace", *words)
+    return done.stdout + done.stderr
+
+
+_LISTEN = ("-o", "ExitOnForwardFailure=yes", "-N", "-R")
+_VARIABLES = "BASH_ENV=/tmp/x PYTHONSTARTUP=/tmp/x LD_PRELOAD=/tmp/x SSH_ORIGINAL_COMMAND=id"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-W", "127.0.0.1:443", NAME),
+        ("-W", "169.254.169.254:80", NAME),
+        (*_LISTEN, "18022:127.0.0.1:22", NAME),
+        (*_LISTEN, "/tmp/s:127.0.0.1:22", NAME),  # noqa: S108  where everybody may write
+        (*_LISTEN, "0", NAME),
+        ("-s", NAME, "sftp"),
+        ("-s", NAME, "netconf"),
+        (NAME, "scp -t /tmp"),
+        (NAME, "rsync --server -e.s . /tmp"),
+        (NAME, "bp-token 'person; id >/tmp/made'"),
+        (NAME, "bp-token $(id)"),
+        (NAME, "bp-token study:ada-1"),
+        (NAME, "bp-token person\nid"),
+        (NAME, f"bp-token run:{'9' * 31}\u0663"),
+        (NAME, f"bp-token {'a' * 100_000}"),
+        ("-t", "-t", NAME, "bash"),
+        ("-o", f"SetEnv={_VARIABLES}", NAME),
+        ("-A", "-X", "-Y", NAME, "env"),
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_ssh_opens_nothing_on_the_hub(words: tuple[str, ...], node: Node) -> None:
+    """No forwarding, no files, no shell, and no variable: at most the own token comes back."""
+    output = ssh(node, *words)
+    tokens = [line for line in output.splitlines() if line.count(".") == 3 and line[:1].isdigit()]
+
+    assert not any(word in output for word in ("uid=", "SSH-2.0", "HTTP/", "HOME=", "root"))
+    assert all(line.startswith("20001.") and ".person." in line for line in tokens)
+    assert node.run("ls /tmp/made /tmp/s 2>/dev/null || true") == ""
+    assert ":18022" not in node.run("ss --listening --tcp --numeric")
+
+
+def test_a_socket_of_the_hub_is_not_forwarded(node: Node, tmp_path: Path) -> None:
+    """Neither that of MLflow nor that of the check."""
+    for number, path in enumerate(("/run/mlflow/socket", "/run/bedplate-hub/check")):
+        own = tmp_path / str(number)
+        login = f"timeout 8 ssh -F {node.ssh_config} -l grace -N -L {own}:{path} {NAME}"
+        call = f"sleep 3; curl --silent --max-time 4 --unix-socket {own} {_WEB}/version; wait"
+
+        assert node.workstation.run("sh", "-c", f"{login} & {call}").stdout == ""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Grace, whose bodies are in a file because of their size."""
+
+    node: Node
+    token: str
+    body: Path
+
+    def post(self, target: str, document: object, *words: str) -> tuple[str, str]:
+        """Send a document, or a text as it is; return status and body of the answer."""
+        self.body.write_text(document if isinstance(document, str) else json.dumps(document))
+        header = ("--header", "Content-Type: application/json", "--data-binary", f"@{self.body}")
+        return ask(self.node, self.token, target, *header, "--max-time", "100", *words)
+
+
+@pytest.fixture
+def grace(node: Node, tmp_path: Path) -> Sender:
+    """Return grace with a token."""
+    return Sender(node, token_of(node), tmp_path / "body")
+
+
+def test_graphql_has_searches_only(grace: Sender) -> None:
+    """People may send every query: a new version of MLflow that has other fields gets a look."""
+    fields = "fields { name }"
+    query = f"{{ __schema {{ queryType {{ {fields} }} mutationType {{ {fields} }} subscriptionType {{ name }} }} }}"
+    status, body = grace.post("/graphql", {"query": query})
+    schema = json.loads(body)["data"]["__schema"]
+    found = [f"{kind} {field['name']}" for kind in ("query", "mutation") for field in schema[f"{kind}Type"]["fields"]]
+
+    assert (status, schema["subscriptionType"]) == ("200", None)
+    assert sorted(found) == (ROOT / "tests/data/hub/graphql.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    "path", ["../../../keys/tokens", "/etc/passwd", "..", "%2e%2e/%2e%2e", "a/../../../../keys", "file:///etc/passwd"]
+)
+def test_no_path_in_a_body_leads_out_of_a_run(path: str, grace: Sender) -> None:
+    """Bodies are MLflow's to check: of GraphQL, and of a GET, which MLflow reads without a query."""
+    _, created = grace.post("/api/2.0/mlflow/runs/create", {"experiment_id": "0", "start_time": 1})
+    run = json.loads(created)["run"]["info"]["run_id"]
+    query = "query($input: MlflowListArtifactsInput!) { mlflowListArtifacts(input: $input) { files { path } } }"
+
+    listed = grace.post("/api/2.0/mlflow/artifacts/list", {"run_id": run, "path": path}, "--request", "GET")
+    found = grace.post("/graphql", {"query": query, "variables": {"input": {"runId": run, "path": path}}})
+
+    assert (listed[0], "Invalid path" in listed[1]) == ("400", True)
+    assert "Invalid path" in found[1]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "attributes.run_id = 'x'; drop table runs",
+        "tags.a = 'x') or ('1'='1",
+        "name = 'x' OR 1=1",
+        "attributes.start_time = 1 union select 1",
+        "tags.`a'); drop table runs --` = 'x'",
+        "tags.a = ''' or 1=1 --'",
+        "metrics.a > 1e999",
+    ],
+)
+def test_a_filter_is_no_statement_of_the_database(condition: str, grace: Sender) -> None:
+    """MLflow parses it: it is refused, or finds nothing, and the table is there."""
+    grace.post("/api/2.0/mlflow/runs/create", {"experiment_id": "0", "start_time": 1})
+    search = {"experiment_ids": ["0", "1"], "filter": condition}
+
+    status, answer = grace.post("/api/2.0/mlflow/runs/search", search)
+
+    assert status == "400" or (status, json.loads(answer)) == ("200", {})
+    assert "run_id" in grace.post("/api/2.0/mlflow/runs/search", {**search, "filter": ""})[1]
 
 
 @pytest.fixture(scope="module")

@@ -245,11 +245,21 @@ def _replace(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("change", [_age, _date_ahead, _garble, _publish, _replace])
+def _share(path: Path) -> None:
+    path.parent.chmod(0o777)
+
+
+def _link(path: Path) -> None:
+    own = path.parent.rename(path.parent.with_name("of-others"))
+    own.chmod(0o770)
+    path.parent.symlink_to(own.name)
+
+
+@pytest.mark.parametrize("change", [_age, _date_ahead, _garble, _publish, _replace, _share, _link])
 def test_a_cached_token_that_is_of_no_use_is_asked_for_again(
     change: Callable[[Path], None], laptop: Laptop, hub: FakeHub
 ) -> None:
-    """Old, from the future, damaged, readable by others, or no file."""
+    """Old, from the future, damaged, readable by others, no file, or in a folder where others write."""
     laptop.bp("runs")
     change(laptop.token_file)
 
@@ -405,6 +415,23 @@ def test_a_link_to_bp_finds_its_settings(laptop: Laptop) -> None:
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_of_a_colleague_runs_nothing(laptop: Laptop, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a module of the current folder is imported, nor its ssh started."""
+    folder = laptop.archive.with_name("shared")
+    folder.mkdir()
+    for name in ("json.py", "ssl.py", "bp.py", "sitecustomize.py", "bp/__init__.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    (folder / "ssh").write_text(f"#!/bin/sh\ntouch {folder}/ran\n")
+    (folder / "ssh").chmod(0o755)
+    (folder / "bp.json").write_text("{}")
+    monkeypatch.chdir(folder)
+
+    assert laptop.bp("runs").returncode == 0
+
+    assert not (folder / "ran").exists()
 
 
 def test_ctrl_c_ends_a_command_without_a_traceback(laptop: Laptop) -> None:
@@ -609,6 +636,63 @@ def test_other_paths_of_the_hub_are_no_pages(path: str, browser: Browser, hub: F
     assert browser.ask("/", "DELETE").status == 501
 
     assert not hub.requests
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("GET /ajax-api/live HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade", "Origin: https://evil.example"),
+        ("GET /ajax-api/live HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade", "Origin: null"),
+        ("GET / HTTP/1.1", "Host: evil.example"),
+        ("GET http://evil.example/ HTTP/1.1",),
+        ("GET / HTTP/1.1", "Cookie: bp-1=x"),
+        ("OPTIONS / HTTP/1.1", "Origin: https://evil.example", "Access-Control-Request-Method: POST"),
+        ("PUT /ajax-api/x HTTP/1.1",),
+        ("CONNECT evil.example:443 HTTP/1.1",),
+        ("POST /ajax-api/x HTTP/1.1", "Content-Length: 0", "Transfer-Encoding: chunked"),
+        ("POST /ajax-api/x HTTP/1.1", "Content-Length: \u00b2"),
+        ("POST /ajax-api/x HTTP/1.1", "Content-Length: 0, 5"),
+        ("GET /bedplate/whoami HTTP/1.1",),
+        ("GET //bedplate/whoami HTTP/1.1",),
+        ("GET /ajax-api\n/x HTTP/1.1",),
+        ("GET /ajax-apis HTTP/1.1",),
+        ("GET /versions HTTP/1.1",),
+    ],
+)
+def test_what_no_page_of_mlflow_sends_goes_nowhere(lines: tuple[str, ...], browser: Browser, hub: FakeHub) -> None:
+    """Also with the cookie, as a page of another address could cause it."""
+    browser.log_in()
+    host, port = browser.host.split(":")
+    names = [line.partition(":")[0] for line in lines]
+    own = [("Host", browser.host), ("Cookie", browser.cookie)]
+    head = [*lines, *(f"{name}: {value}" for name, value in own if name not in names), "", ""]
+    with socket.create_connection((host, int(port)), 20) as client:
+        client.sendall("\r\n".join(head).encode("latin-1"))
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+
+    # An address with a line end is no request of HTTP/1, and is answered without a status.
+    assert re.match(rb"HTTP/1\.0 (400|403|404|421|501) |the name of this host", answer), answer[:200]
+    assert not hub.requests
+
+
+def test_a_page_chooses_neither_token_nor_host(browser: Browser, hub: FakeHub) -> None:
+    """Its own headers of these names, also in another case, do not reach the hub."""
+    browser.log_in()
+
+    browser.ask("/", AUTHORIZATION="Bearer x", x_method="DELETE", REFERER="https://evil.example")
+
+    ((_, headers, _),) = hub.requests[-1:]
+    assert headers["Authorization"] == f"Bearer {TOKEN}"
+    assert (headers["Host"], "REFERER" in headers) == (HOST, False)
+
+
+def test_one_of_many_browsers_at_the_same_time_gets_the_cookie(browser: Browser) -> None:
+    """The secret of the address is used up by the first."""
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(browser.ask, [browser.login] * 16))
+
+    assert sorted(answer.status for answer in answers) == [200, *[403] * 15]
 
 
 def test_a_web_socket_passes(browser: Browser, hub: FakeHub) -> None:

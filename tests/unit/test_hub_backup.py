@@ -189,6 +189,33 @@ def test_a_bucket_that_is_away_is_a_failed_backup(backups: Backups) -> None:
 
 
 @in_folder
+def test_a_file_that_cannot_be_copied_keeps_no_records_from_the_backup(backups: Backups) -> None:
+    """Dump, other files and keys are saved; the backup has failed, which `status` says."""
+    backups.write("artifacts/1/a/artifacts/bad", "x")
+    (backups.folder / f"other/files/{NODE}/1/a/artifacts/bad/folder").mkdir(parents=True)
+
+    assert backups.call("save").returncode != 0
+
+    saved = {path.name: path for path in (backups.folder / "other").rglob("*") if path.is_file()}
+    assert {Path(name).suffix for name in saved} == {".dump", ".tar", ".sha256", ".pack"}
+    assert any(fact.startswith("fault the copy to ") for fact in backups.facts("status"))
+
+
+@in_folder
+def test_no_keys_come_from_the_folder_of_a_site(backups: Backups) -> None:
+    """An administrator of a machine that mounts it could put own keys there, and then sign tokens of everybody."""
+    name = backups.saved()
+    settings = backups.folder / "bedplate/hub-backup"
+    settings.write_text(settings.read_text().replace("(keys tokens)", "(tokens)"))
+    backups.new_volume("second")
+
+    backups.facts("restore", name)
+
+    assert backups.runs == 1
+    assert (backups.hub / "keys/tokens").read_text() == "second tokens\n"
+
+
+@in_folder
 def test_a_hub_without_a_backup_for_two_nights_has_a_fault(backups: Backups) -> None:
     """A new volume has as long for its first one; a newer backup ends the fault."""
     fault = "fault no backup of the last two nights: see bedplate hub logs bedplate-hub-backup"

@@ -194,10 +194,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def _read_token(path: Path) -> str:
-    """Return the token of a file of this account that nobody else reads; empty without one, or if it is too old."""
+    """Return the token of a file that nobody else reads or replaces; empty without one, or if it is too old."""
     with suppress(OSError, ValueError):
-        facts = path.stat()
-        is_private = facts.st_uid == os.getuid() and not facts.st_mode & 0o077
+        facts, folder = path.stat(), path.parent.stat()
+        is_own = facts.st_uid == folder.st_uid == os.getuid()
+        is_private = is_own and not facts.st_mode & 0o077 and not folder.st_mode & 0o022
         if is_private and 0 <= time.time() - facts.st_mtime < _TOKEN_LIFE:
             token = path.read_text(encoding="ascii")
             return token if _TOKEN.fullmatch(token) else ""

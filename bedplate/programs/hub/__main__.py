@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 from ..program import ProgramError, output
 from .records import Lines
-from .rules import check_request, check_write, file_of
+from .rules import LARGEST, check_request, check_write, file_of
 from .tokens import HOUR, LONGEST, SCOPE, RefusedError, Token, read_token, sign
 
 VOLUME, PEOPLE = Path("/srv/hub"), Path("/etc/bedplate/hub-people")
@@ -34,6 +34,7 @@ class Hub:
         self._people, self._removed = Lines(people), Lines(volume / _REMOVED)
         self._runs, self._ended = Lines(volume / "tokens/runs"), Lines(volume / "tokens/ended")
         self._usage: Mapping[str, Any] = {"time": 0}
+        self._counting = Lock()
 
     def person(self, uid: int) -> str:
         """Return the name of a person. Raises RefusedError for others, and for those who were removed."""
@@ -44,15 +45,16 @@ class Hub:
 
     def check(self, authorization: str, method: str, target: str, length: str) -> tuple[Token, str]:
         """Return the token of a request that it allows, and the name of its person. Raises RefusedError."""
+        # One form: nginx counts requests by this header.
         kind, _, text = authorization.partition(" ")
-        token = read_token(text if kind.lower() == "bearer" else "", self._keys, time.time())
-        if token.scope in self._ended.read():
+        token = read_token(text if kind == "Bearer" else "", self._keys, time.time())
+        if token.owned_scope in self._ended.read():
             raise RefusedError(401, "the token has ended")
         person = self.person(token.uid)
         check_request(token, person, method, target)
         if method == "PUT":
             exists = (self._volume / "artifacts" / file_of(target)).exists()
-            check_write(file_of(target), length, self._in_use(), exists=exists)
+            check_write(file_of(target), length, self._in_use(int(length or LARGEST)), exists=exists)
         return token, person
 
     def mint(self, uid: int, scope: str, study: str = "") -> str:
@@ -62,7 +64,7 @@ class Hub:
             raise RefusedError(400, "a scope is person, run:ID with MLflow's id of the run, or study:NAME")
         if token.kind == "study" and not token.name.startswith(f"{person}-"):
             raise RefusedError(403, f"your studies have names that start with {person}-")
-        if scope in self._ended.read():
+        if token.owned_scope in self._ended.read():
             raise RefusedError(409, "the run or study has ended")
         if study and not (token.kind == "run" and self._id_of(token.name).startswith(f"{study}-")):
             raise RefusedError(403, f"this study has runs whose id starts with {study}-")
@@ -72,7 +74,7 @@ class Hub:
 
     def end(self, token: Token) -> None:
         """Refuse the token of a run or study from now on. Raises RefusedError."""
-        _claim(self._ended, token.scope)
+        _claim(self._ended, token.owned_scope)
 
     def _id_of(self, run: str) -> str:
         """Return the tag `bedplate.id` of a run. Raises RefusedError if MLflow does not answer, or has no such run."""
@@ -84,21 +86,22 @@ class Hub:
         except (ProgramError, ValueError, LookupError, TypeError):
             raise RefusedError(503, "the record does not answer, or has no such run") from None
 
-    def _in_use(self) -> float:
-        """Return the share of the disk that is in use, as df(1) does."""
+    def _in_use(self, more: int = 0) -> float:
+        """Return the share of the disk, or of its files, that is in use with so many bytes more, as df(1) does."""
         disk = os.statvfs(self._volume)
-        used = disk.f_blocks - disk.f_bfree
-        return used / (used + disk.f_bavail)
+        used, files = disk.f_blocks - disk.f_bfree, disk.f_files - disk.f_ffree
+        return max((used + more / disk.f_frsize) / (used + disk.f_bavail), files / max(files + disk.f_favail, 1))
 
     def usage(self) -> Mapping[str, Any]:
         """Return the bytes of each person's packs and artefacts, at most an hour old; "" has those of nobody."""
-        if self._usage["time"] <= time.time() - HOUR:
-            runs, people, sizes = self._runs.read(), self._people.read(), dict[str, int]()
-            for folder in (self._volume / "artifacts").glob("*/*"):
-                owner = folder.name if folder.parent.name == "packs" else people.get(runs.get(folder.name, ""), "")
-                sizes[owner] = sizes.get(owner, 0) + sum(path.lstat().st_size for path in folder.rglob("*"))
-            self._usage = {"time": int(time.time()), "disk": self._in_use(), "people": sizes}
-        return self._usage
+        with self._counting:
+            if self._usage["time"] <= time.time() - HOUR:
+                runs, people, sizes = self._runs.read(), self._people.read(), dict[str, int]()
+                for folder in (self._volume / "artifacts").glob("*/*"):
+                    owner = folder.name if folder.parent.name == "packs" else people.get(runs.get(folder.name, ""), "")
+                    sizes[owner] = sizes.get(owner, 0) + sum(path.lstat().st_size for path in folder.rglob("*"))
+                self._usage = {"time": int(time.time()), "disk": self._in_use(), "people": sizes}
+            return self._usage
 
 
 def _claim(lines: Lines, word: str, value: str = "") -> str:

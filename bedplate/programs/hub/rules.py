@@ -8,7 +8,7 @@ from .tokens import RefusedError, Token
 
 FILES = "/api/2.0/mlflow-artifacts/artifacts"
 # MLflow serves the same routes for programs and for its pages. Those without a slash in front are below both prefixes.
-_RECORDS = re.compile(r"/(?:ajax-)?api/[23]\.0/mlflow/")
+_RECORDS = re.compile(r"^/(?:ajax-)?api/[23]\.0/mlflow/")
 _READ = frozenset(
     (
         *(FILES, "/bedplate/whoami", "/bedplate/usage", "/fleet.json", "/version", "server-info", "artifacts/list"),
@@ -43,7 +43,8 @@ LARGEST, LARGEST_LOG = 2 << 30, 256 << 10
 """Bytes of a file, and of a part of a log."""
 FULL, FULL_FOR_LOGS = 0.90, 0.95
 """The shares of the disk from which files are refused; the record needs the rest."""
-_LONGEST_NAME = 255
+_LONGEST_NAME, LONGEST_FILE = 255, 900
+"""Bytes of a name, and of the path of a file: a key of S3 has 1,024, with the folder of the hub."""
 
 
 def check_request(token: Token, person: str, method: str, target: str) -> None:
@@ -87,10 +88,12 @@ def _check_file(token: Token, person: str, method: str, file: str) -> None:
         raise RefusedError(403, "people write packs, and runs write artefacts and logs")
     if method == "PUT" and output and output[1] != token.name:
         raise RefusedError(403, "this token is for the artefacts of another run")
+    if method == "PUT" and len(file.encode()) > LONGEST_FILE:
+        raise RefusedError(414, f"the path of a file has at most {LONGEST_FILE} bytes here")
 
 
 def check_write(file: str, length: str, in_use: float, *, exists: bool) -> None:
-    """Raise RefusedError if a file cannot be written, by its length and the share of the disk that is in use.
+    """Raise RefusedError if a file cannot be written, by its length and the share of the disk that is in use with it.
 
     Programs may send artefacts without a length: nginx stops them at LARGEST.
     """
@@ -104,7 +107,7 @@ def check_write(file: str, length: str, in_use: float, *, exists: bool) -> None:
     if exists and not output:
         raise RefusedError(409, "a pack is written once, and this one exists")
     if in_use >= (FULL_FOR_LOGS if is_log else FULL):
-        raise RefusedError(507, f"the hub's disk is {in_use:.0%} full: ask an administrator. Runs and records go on")
+        raise RefusedError(507, f"with it the hub's disk is {in_use:.0%} full: ask an administrator. Records go on")
 
 
 def file_of(target: str) -> str:

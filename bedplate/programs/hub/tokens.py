@@ -39,6 +39,11 @@ class Token:
         """The id of the run, or the name of the study; empty for a person."""
         return self.scope.partition(":")[2]
 
+    @property
+    def owned_scope(self) -> str:
+        """The scope with its person: names of studies of two people can be the same."""
+        return f"{self.uid}.{self.scope}"
+
 
 def sign(token: Token, key: bytes) -> str:
     """Return the text of a token."""
