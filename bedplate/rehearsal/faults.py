@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from bedplate.rehearsal.state import ResourceError
 
 NO_ENDPOINT = "RequestError"  # the AWS SDK for Go's code when a request gets no answer
-NO_CAPACITY = "InsufficientInstanceCapacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +74,6 @@ class Faults:
             return False
         self.hits[fault] += 1
         return True
-
-    def check_capacity(self, instance_type: str, zone: str) -> None:
-        """Raise ResourceError if the zone has no capacity for the instance type."""
-        if self.lacks_capacity([instance_type], [zone]):
-            raise ResourceError(NO_CAPACITY, f"no {instance_type} capacity in {zone}")
 
     def lacks_capacity(self, instance_types: Iterable[str], zones: Iterable[str]) -> bool:
         """Return whether no zone has capacity for any of the instance types."""

@@ -165,18 +165,3 @@ def test_a_group_without_capacity_is_reported() -> None:
         "  pool   us-west-2   0 of 2 instances running",
         "after the faults: nothing was missing, a third run changed nothing",
     ]
-
-
-def test_a_single_instance_without_capacity_fails(world: SharedState) -> None:
-    """The instance fails with the error code of EC2."""
-
-    def program() -> None:
-        inner = aws.ec2.Subnet("inner", vpc_id=vpc("outer").id, cidr_block="10.1.0.0/24", availability_zone=ZONE)
-        image = aws.ec2.get_ami(owners=["099720109477"], most_recent=True).id
-        aws.ec2.Instance("one", ami=image, instance_type="m7i.large", subnet_id=inner.id)
-
-    _inject(world, NO_TYPE)
-
-    result = run(stack(program), world)
-
-    assert [failure.code for failure in result.failures] == ["InsufficientInstanceCapacity"]

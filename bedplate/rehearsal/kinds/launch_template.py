@@ -38,31 +38,23 @@ from bedplate.rehearsal.wire import is_known
 _MAX_USER_DATA = 16384  # bytes before base64 encoding: EC2 user guide, "Run commands at launch"
 
 
-def check_user_data(inputs: Props, key: str) -> Iterator[InvalidInput]:
-    """Yield an error when the user data under `key` is not base64, or too large."""
-    data = inputs.get(key)
+def _check_user_data(data: object) -> Iterator[InvalidInput]:
+    """Yield an error when user data is not base64, or too large."""
     if not is_known(data) or data == "":
         return
     try:
         size = len(b64decode(str(data), validate=True))
     except (NotBase64, ValueError):
-        yield InvalidInput(key, "must be base64 (InvalidUserData.Malformed)")
+        yield InvalidInput("userData", "must be base64 (InvalidUserData.Malformed)")
     else:
         if size > _MAX_USER_DATA:
-            yield InvalidInput(key, f"has {size} bytes, at most {_MAX_USER_DATA} are allowed")
-
-
-def plain_user_data(inputs: Props) -> bytes | None:
-    """Return the user data of an instance before encoding, which boto3 does."""
-    if inputs.get("userDataBase64"):
-        return b64decode(str(inputs["userDataBase64"]))
-    return str(inputs["userData"]).encode() if inputs.get("userData") else None
+            yield InvalidInput("userData", f"has {size} bytes, at most {_MAX_USER_DATA} are allowed")
 
 
 _PUBLIC_PARAMETERS = "/aws/service/"  # public parameters, of which moto has a few
 
 
-def require_launch_data(aws: Aws, data: Mapping[str, Any]) -> None:
+def _require_launch_data(aws: Aws, data: Mapping[str, Any]) -> None:
     """Raise ResourceError when launch data, in the form of EC2, names something that does not exist in this region."""
     if data.get("ImageId"):
         _require_image(aws, data["ImageId"])
@@ -273,7 +265,7 @@ def launch_data(aws: Aws, inputs: Props) -> dict[str, Any]:
     values = {**inputs, "networkInterfaces": interfaces or None, "tagSpecifications": tagged or None}
     parameters = {key: values.get(key) for key in _LAUNCH_INPUTS}
     data = structure_parameters(shape, parameters, _RENAMES)
-    require_launch_data(aws, data)
+    _require_launch_data(aws, data)
     return data
 
 
@@ -297,7 +289,7 @@ def _check(inputs: Props) -> Iterator[InvalidInput]:
     if inputs.get("networkInterfaces") and inputs.get("vpcSecurityGroupIds"):
         message = "conflicts with networkInterfaces: set securityGroups there"
         yield InvalidInput("vpcSecurityGroupIds", message)
-    yield from check_user_data(inputs, "userData")
+    yield from _check_user_data(inputs.get("userData"))
     yield from _check_tags(inputs.get("tagSpecifications"))
     yield from _check_disks(inputs.get("blockDeviceMappings"))
     yield from check_network_cards(inputs.get("networkInterfaces"))

@@ -1,9 +1,8 @@
 """Security groups and their rules.
 
-A rule is a block inside a group, a resource with several sources (`aws:ec2`), or a resource with one (`aws:vpc`).
+A rule is a block inside a group, or a resource with one source (`aws:vpc`).
 """
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import existing
-from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, checks, resource_name, rollback
+from bedplate.rehearsal.kinds.limits import Text, check_exclusive, checks, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN, holds_unknown, is_known
@@ -213,90 +212,6 @@ DEFAULT_SECURITY_GROUP = replace(
 )
 
 
-# --- Rules with several sources
-
-_BLOCKS = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds")
-_RULE_LIMITS = {"type": Choice(("ingress", "egress"))}
-
-
-def _check_rule(inputs: Props) -> Iterator[InvalidInput]:
-    set_inputs = {name: value for name, value in inputs.items() if value}
-    for other in ("cidrBlocks", "ipv6CidrBlocks", "self"):
-        yield from check_exclusive(set_inputs, "sourceSecurityGroupId", other)
-    for block in ("cidrBlocks", "ipv6CidrBlocks"):
-        yield from check_exclusive(set_inputs, "self", block)
-    if not any(inputs.get(name) for name in (*_BLOCKS, "self", "sourceSecurityGroupId")):
-        yield InvalidInput(
-            "cidrBlocks", f"or one of {', '.join(SOURCES[1:3])}, self, sourceSecurityGroupId must be set"
-        )
-        return
-    yield from (InvalidInput("protocol", error) for error in rule_errors(_rule_block(inputs)) if error)
-
-
-def _rule_block(inputs: Props) -> dict[str, Any]:
-    """Return the inputs as a rule block of a group."""
-    source = inputs.get("sourceSecurityGroupId")
-    return {**inputs, "securityGroups": [source] if source else []}
-
-
-def _create_rule(aws: Aws, inputs: Props) -> str:
-    group, direction = inputs["securityGroupId"], inputs["type"]
-    ec2.require(aws, ec2.SECURITY_GROUP, group)
-    before = set(rule_ids(aws, group, direction))
-    add_rules(aws, group, direction, [permission(_rule_block(inputs), group)])
-    ident = f"sgrule-{zlib.crc32(repr(_identity_values(inputs)).encode())}"
-    aws.fakes("ruleIds")[ident] = {"rules": sorted(set(rule_ids(aws, group, direction)) - before)}
-    return ident
-
-
-def _identity_values(inputs: Props) -> list[object]:
-    names = ("securityGroupId", "type", "protocol", "fromPort", "toPort", "self", "sourceSecurityGroupId")
-    return [inputs.get(name) for name in names] + [sorted(inputs.get(name) or []) for name in _BLOCKS]
-
-
-def _read_rule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    ids = _ec2_rule_ids(aws, ident, inputs)
-    # With several sources there are several EC2 rules, and the provider returns no id.
-    return {
-        "protocol": protocol_name(inputs["protocol"]),
-        "securityGroupRuleId": ids[0] if len(ids) == 1 else "",
-    }
-
-
-def _ec2_rule_ids(aws: Aws, ident: str, outputs: Props) -> list[str]:
-    """Return the ids of the EC2 rules of this resource: EC2 makes one for each source."""
-    created: list[str] = aws.fakes("ruleIds").get(ident, {}).get("rules", [])
-    present = set(rule_ids(aws, outputs["securityGroupId"], outputs["type"]))
-    if not created or not present.issuperset(created):
-        raise ResourceError("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
-    return created
-
-
-def _update_rule(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    permissions = [permission(_rule_block(new), new["securityGroupId"])]
-    operation = f"update_security_group_rule_descriptions_{new['type']}"
-    aws.call("ec2", operation, GroupId=new["securityGroupId"], IpPermissions=permissions)
-
-
-def _delete_rule(aws: Aws, ident: str, outputs: Props) -> None:
-    ids = _ec2_rule_ids(aws, ident, outputs)
-    _revoke(aws, outputs["type"], outputs["securityGroupId"], ids)
-    aws.fakes("ruleIds").pop(ident)
-
-
-SECURITY_GROUP_RULE = ResourceKind(
-    token="aws:ec2/securityGroupRule:SecurityGroupRule",
-    inputs=updates("description")
-    | replaces(*_BLOCKS, "fromPort", "protocol", "securityGroupId", "self", "sourceSecurityGroupId", "toPort", "type"),
-    defaults={"self": False},
-    computed=frozenset({"sourceSecurityGroupId"}),
-    create=_create_rule,
-    read=_read_rule,
-    update=_update_rule,
-    delete=_delete_rule,
-    complaints=checks(_RULE_LIMITS, _check_rule),
-    delete_first=True,
-)
 # Name of a source in this resource -> its name in the rule blocks of a group.
 _SOURCES = {
     "cidrIpv4": "cidrBlocks",

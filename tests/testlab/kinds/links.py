@@ -260,35 +260,6 @@ RULES = (
         adopted=True,
     ),
     KindFixture(
-        "aws:ec2/securityGroupRule:SecurityGroupRule",
-        inputs=lambda world: {
-            "type": "ingress",
-            "securityGroupId": world.group,
-            "protocol": "tcp",
-            "fromPort": 2049,
-            "toPort": 2050,
-            "cidrBlocks": ["10.20.0.0/16", "10.30.0.0/16"],
-            "description": "nfs",
-        },
-        read_back=read_rule,
-        changes={"description": "storage"},
-        not_returned=frozenset({"type"}),
-    ),
-    KindFixture(
-        "aws:ec2/securityGroupRule:SecurityGroupRule",
-        variant="from another group",
-        inputs=lambda world: {
-            "type": "egress",
-            "securityGroupId": world.group,
-            "protocol": "-1",
-            "fromPort": 0,
-            "toPort": 0,
-            "sourceSecurityGroupId": world.other_group,
-        },
-        read_back=read_rule,
-        not_returned=frozenset({"fromPort", "toPort", "type"}),
-    ),
-    KindFixture(
         "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
         inputs=lambda world: {
             "securityGroupId": world.group,

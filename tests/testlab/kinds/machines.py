@@ -1,4 +1,4 @@
-"""Fixtures of launch templates, Auto Scaling groups, instances, volumes and placement groups."""
+"""Fixtures of launch templates, Auto Scaling groups, volumes and placement groups."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -159,16 +159,6 @@ def _mixed(world: World, *types: str) -> dict[str, Any]:
     }
 
 
-def _machine(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
-    (instance,) = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"]
-    names = ("userData", "disableApiTermination", "disableApiStop")
-    attributes = [aws.call("ec2", "describe_instance_attribute", InstanceId=ident, Attribute=name) for name in names]
-    volumes = aws.call("ec2", "describe_volumes", Filters=[{"Name": "attachment.instance-id", "Values": [ident]}])
-    return stable_reply(
-        [instance, attributes, volumes, str((instance.get("IamInstanceProfile") or {}).get("Arn")).rpartition("/")[2]]
-    )
-
-
 MACHINES = (
     KindFixture(
         "aws:ec2/launchTemplate:LaunchTemplate",
@@ -273,34 +263,6 @@ MACHINES = (
             ScheduledActionNames=id_list,
         ),
         not_returned=frozenset({"endTime", "startTime"}),
-    ),
-    KindFixture(
-        "aws:ec2/instance:Instance",
-        inputs=lambda world: {
-            "ami": services.image(world),
-            "instanceType": "m7i.large",
-            "subnetId": world.subnet,
-            "vpcSecurityGroupIds": [world.group],
-            "privateIp": "10.20.0.40",
-            "keyName": services.key_pair(world),
-            "iamInstanceProfile": services.profile(world),
-            "userDataBase64": _script("one"),
-            "rootBlockDevice": {"volumeSize": 77, "volumeType": "gp3"},
-        },
-        changes=lambda world: {
-            "instanceType": "m7i.xlarge",
-            "sourceDestCheck": False,
-            "vpcSecurityGroupIds": [world.other_group],
-            "metadataOptions": {"httpTokens": "required"},
-            "iamInstanceProfile": services.profile(world),
-            "userDataBase64": _script("two"),
-            "disableApiStop": True,
-            "disableApiTermination": True,
-        },
-        read_back=_machine,
-        not_returned=frozenset(
-            {"forceDestroy", "getPasswordData", "monitoring", "userData", "userDataReplaceOnChange"}
-        ),
     ),
     KindFixture(
         "aws:ebs/volume:Volume",

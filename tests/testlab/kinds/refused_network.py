@@ -149,7 +149,6 @@ NETWORK_CALLS: tuple[tuple[str, Given, str], ...] = (
         "InvalidPrefixListID.NotFound",
     ),
     ("SecurityGroup", {"ingress": [ssh_from("10.0.0.0/8")] * 2}, "InvalidPermission.Duplicate"),
-    ("SecurityGroupRule", {"securityGroupId": "sg-0"}, "InvalidGroup.NotFound"),
     (
         "SecurityGroupIngressRule",
         {"cidrIpv4": None, "referencedSecurityGroupId": "sg-0"},

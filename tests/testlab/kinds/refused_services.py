@@ -75,7 +75,6 @@ SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_GROUP, {"healthCheckType": "PING"}, "healthCheckType"),
     ("aws:autoscaling/lifecycleHook:LifecycleHook", {"heartbeatTimeout": 10}, "heartbeatTimeout"),
     ("aws:autoscaling/schedule:Schedule", {"recurrence": None}, "recurrence"),
-    ("aws:ec2/instance:Instance", {"ami": None}, "ami"),
     ("aws:ec2/placementGroup:PlacementGroup", {"strategy": "near", "partitionCount": None}, "strategy"),
     ("aws:ec2/placementGroup:PlacementGroup", {"strategy": "cluster"}, "partitionCount"),
     ("aws:efs/fileSystem:FileSystem", {"performanceMode": "fast"}, "performanceMode"),
@@ -181,12 +180,6 @@ SERVICE_CALLS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ..
         "aws:autoscaling/schedule:Schedule",
         lambda _: {"autoscalingGroupName": "none"},
         "ValidationError",
-    ),
-    (
-        "type not in the zone of the subnet",
-        "aws:ec2/instance:Instance",
-        lambda _: {"instanceType": "p9.large"},
-        "InvalidParameterValue",
     ),
     (
         "file system with an unknown key",

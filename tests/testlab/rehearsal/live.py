@@ -173,7 +173,6 @@ def live_fleet(text: str, file: Path) -> Iterator[LiveFleet]:
 _NOTICED: Mapping[str, str] = {
     "autoscaling/group:Group": "machines",
     "ec2/customerGateway:CustomerGateway": "a site's end",
-    "ec2/instance:Instance": "a machine",
     "ec2/natGateway:NatGateway": "a NAT gateway",
     "ec2/subnet:Subnet": "a network",
     "ec2/transitGatewayRoute:TransitGatewayRoute": "a route",

@@ -45,12 +45,6 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "aws_default_route_table": {"routes": "route"},
     "aws_efs_file_system": {"lifecyclePolicies": "lifecycle_policy"},
     "aws_iam_role": {"inlinePolicies": "inline_policy"},
-    "aws_instance": {
-        "ebsBlockDevices": "ebs_block_device",
-        "ephemeralBlockDevices": "ephemeral_block_device",
-        "networkInterfaces": "network_interface",
-        "secondaryNetworkInterfaces": "secondary_network_interface",
-    },
     "aws_launch_template": {"licenseSpecifications": "license_specification"},
     "aws_nat_gateway": {"availabilityZoneAddresses": "availability_zone_address"},
     "aws_network_interface": {
