@@ -349,29 +349,26 @@ def test_interfaces_must_fit_every_type_of_a_group(
         ("c7i.large", "ab", "cannot span us-west-2a, us-west-2b"),
     ],
 )
-@pytest.mark.parametrize("owner", ["template", "group"])
-def test_instances_must_fit_their_placement_group(
-    kind: str, zones: str, message: str, owner: str, world: World
-) -> None:
-    """A cluster has one zone and no burstable type, whether the template or the group names it."""
-    placement_group, subnets = _create_placement_group(world), [world.subnet, world.other_subnet][: len(zones)]
-    launch = {"placement": {"groupName": placement_group}} if owner == "template" else {}
-    group = {"placementGroup": placement_group} if owner == "group" else {}
+def test_instances_must_fit_their_placement_group(kind: str, zones: str, message: str, world: World) -> None:
+    """A cluster has one zone and no burstable type."""
+    subnets = [world.subnet, world.other_subnet][: len(zones)]
+    launch = {"placement": {"groupName": _create_placement_group(world)}}
 
     if message:
         with pytest.raises(ResourceError, match=message):
-            _create_group(world, (kind,), launch, vpcZoneIdentifiers=subnets, **group)
+            _create_group(world, (kind,), launch, vpcZoneIdentifiers=subnets)
     else:
-        assert _create_group(world, (kind,), launch, vpcZoneIdentifiers=subnets, **group)
+        assert _create_group(world, (kind,), launch, vpcZoneIdentifiers=subnets)
 
 
 def test_a_capacity_block_excludes_a_placement_group(world: World) -> None:
-    """The group may name the placement group instead of the template."""
+    """A template has one or the other."""
     launch = {"instanceMarketOptions": {"marketType": "capacity-block"}}
 
+    (error,) = TEMPLATE.complaints(world.aws, {"placement": {"groupName": "near"}, **launch})
+
+    assert "conflicts with a capacity block" in error.reason
     assert _create_group(world, ("p4d.24xlarge",), launch)
-    with pytest.raises(ResourceError, match="conflicts with a capacity block"):
-        _create_group(world, ("p4d.24xlarge",), launch, placementGroup=_create_placement_group(world))
 
 
 def test_a_capacity_reservation_excludes_a_placement_group(world: World) -> None:
@@ -379,10 +376,10 @@ def test_a_capacity_reservation_excludes_a_placement_group(world: World) -> None
     target = {"capacityReservationId": "cr-0123456789abcdef0"}
     launch = {"capacityReservationSpecification": {"capacityReservationTarget": target}}
 
+    (error,) = TEMPLATE.complaints(world.aws, {"placement": {"groupName": "near"}, **launch})
+
+    assert "which is not in placement group" in error.reason
     assert _create_group(world, ("c7i.large",), launch)
-    assert list(TEMPLATE.complaints(world.aws, {"placement": {"groupName": "near"}, **launch}))
-    with pytest.raises(ResourceError, match="which is not in placement group"):
-        _create_group(world, ("c7i.large",), launch, placementGroup=_create_placement_group(world))
 
 
 def test_only_spot_launches_may_tag_spot_requests(world: World) -> None:

@@ -390,15 +390,14 @@ def launch_error(
     aws: Aws, inputs: Props, data: Mapping[str, Any], types: Collection[str], zones: Collection[str]
 ) -> str:
     """Return why EC2 could launch no instance of a group with this launch data, or an empty string."""
-    group_input = inputs.get("placementGroup")
-    group = group_input or (data.get("Placement") or {}).get("GroupName")
+    group = (data.get("Placement") or {}).get("GroupName")
     interfaces = [
         interface for interface in data.get("NetworkInterfaces") or [] if not interface.get("NetworkInterfaceId")
     ]
     reasons = [
         _spot_tag_error(inputs, data),
         _key_error(aws, inputs, data),
-        placement_error(aws, data, group_input, zones),
+        placement_error(aws, group, zones),
     ]
     # Descriptions of types are slow: they are read only when a check needs them.
     if (

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, Support, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, checks, new_id
+from bedplate.rehearsal.kinds.limits import Choice, Text, checks, new_id
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import holds_unknown
@@ -44,8 +44,6 @@ _GROUP_TYPE = "aws:ec2/placementGroup:PlacementGroup"
 _LIMITS = {
     "name": Text(1, 255),
     "strategy": Choice(("cluster", "partition", "spread")),
-    "partitionCount": Number(1, 7),
-    "spreadLevel": Choice(("host", "rack")),
 }
 
 
@@ -55,13 +53,6 @@ def placement_group(aws: Aws, name: str) -> dict[str, Any]:
     if group is None:
         raise ResourceError("InvalidPlacementGroup.Unknown", f"{name} does not exist in {aws.region}")
     return group
-
-
-def _check(inputs: Props) -> Iterator[InvalidInput]:
-    pairs = (("partitionCount", "partition"), ("spreadLevel", "spread"))
-    for key, strategy in pairs:
-        if inputs.get(key) is not None and inputs.get("strategy") != strategy:
-            yield InvalidInput(key, f"requires strategy to be {strategy!r}")
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -75,13 +66,7 @@ def _create(aws: Aws, inputs: Props) -> str:
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     group = placement_group(aws, ident)
-    strategy = group.get("strategy")
-    return {
-        "arn": aws.arn("ec2", f"placement-group/{ident}"),
-        "partitionCount": group.get("partitionCount") or (2 if strategy == "partition" else 0),
-        "placementGroupId": group["placementGroupId"],
-        "spreadLevel": group.get("spreadLevel") or ("rack" if strategy == "spread" else ""),
-    }
+    return {"arn": aws.arn("ec2", f"placement-group/{ident}"), "placementGroupId": group["placementGroupId"]}
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
@@ -94,14 +79,13 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 
 PLACEMENT_GROUP = ResourceKind(
     token=_GROUP_TYPE,
-    inputs=updates("tags") | replaces("name", "partitionCount", "spreadLevel", "strategy"),
-    computed=frozenset({"partitionCount", "spreadLevel"}),
+    inputs=updates("tags") | replaces("name", "strategy"),
     naming=Naming(longest=255),
     create=_create,
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=checks(_LIMITS, _check),
+    complaints=checks(_LIMITS),
     support=Support.FAKED,
     note="moto has no placement groups",
 )
@@ -115,22 +99,21 @@ def check_placement(inputs: Props) -> Iterator[InvalidInput]:
     if holds_unknown(blocks):
         return
     placement, market, reserved = blocks
-    target = reserved.get("capacityReservationTarget") or {}
-    reason = _purchase_error(placement.get("groupName"), market.get("marketType"), target.get("capacityReservationId"))
-    if reason:
-        yield InvalidInput("placement.groupName", reason)
+    group = placement.get("groupName")
+    reservation = (reserved.get("capacityReservationTarget") or {}).get("capacityReservationId")
+    if group and market.get("marketType") == "capacity-block":
+        message = f"conflicts with a capacity block: it cannot use placement group {group}"
+        yield InvalidInput("placement.groupName", message)
+    elif group and reservation:
+        message = f"conflicts with capacity reservation {reservation}, which is not in placement group {group}"
+        yield InvalidInput("placement.groupName", message)
 
 
-def placement_error(aws: Aws, data: Mapping[str, Any], group_input: str | None, zones: Collection[str]) -> str:
-    """Return why EC2 could not launch in the placement group of launch data or of `group_input`, or an empty string."""
-    group = group_input or (data.get("Placement") or {}).get("GroupName")
-    if not group:
-        return ""
-    target = (data.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
-    market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
-    if placement_group(aws, group).get("strategy") == "cluster" and len(zones) > 1:
+def placement_error(aws: Aws, group: str | None, zones: Collection[str]) -> str:
+    """Return why EC2 could not launch in a placement group, or an empty string."""
+    if group and placement_group(aws, group).get("strategy") == "cluster" and len(zones) > 1:
         return f"The cluster placement group {group} cannot span {', '.join(sorted(zones))}"
-    return _purchase_error(group, market, target.get("CapacityReservationId"))
+    return ""
 
 
 def strategy_error(aws: Aws, facts: Mapping[str, Any], group: str | None) -> str:
@@ -140,12 +123,3 @@ def strategy_error(aws: Aws, facts: Mapping[str, Any], group: str | None) -> str
     if strategy is None or strategy in supported:
         return ""
     return f"{facts['InstanceType']} does not support placement strategy {strategy}"
-
-
-def _purchase_error(group: str | None, market: str | None, reservation: str | None) -> str:
-    """Return why a purchase option excludes a placement group, or an empty string."""
-    if group and market == "capacity-block":
-        return f"conflicts with a capacity block: it cannot use placement group {group}"
-    if group and reservation:
-        return f"conflicts with capacity reservation {reservation}, which is not in placement group {group}"
-    return ""

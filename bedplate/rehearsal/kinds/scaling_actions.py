@@ -58,25 +58,16 @@ def _number(text: str, minimum: int, names: tuple[str, ...]) -> int:
 
 
 def set_group_options(aws: Aws, name: str, old: Props, new: Props) -> None:
-    """Change the metrics, suspended processes and warm pool of a group to those of the new inputs."""
+    """Change the metrics and suspended processes of a group to those of the new inputs."""
     group = {"AutoScalingGroupName": name}
     metrics = new.get("enabledMetrics") or []
     if sorted(metrics) != sorted(old.get("enabledMetrics") or []):
-        granularity = new.get("metricsGranularity") or "1Minute"
-        aws.call("autoscaling", "enable_metrics_collection", **group, Metrics=metrics, Granularity=granularity)
+        aws.call("autoscaling", "enable_metrics_collection", **group, Metrics=metrics, Granularity="1Minute")
     before, after = set(old.get("suspendedProcesses") or []), set(new.get("suspendedProcesses") or [])
     if resumed := sorted(before - after):
         aws.call("autoscaling", "resume_processes", **group, ScalingProcesses=resumed)
     if suspended := sorted(after - before):
         aws.call("autoscaling", "suspend_processes", **group, ScalingProcesses=suspended)
-    _set_warm_pool(aws, name, old.get("warmPool"), new.get("warmPool"))
-
-
-def _set_warm_pool(aws: Aws, group: str, old: Props | None, new: Props | None) -> None:
-    if new and new != old:
-        call_with(aws, ("autoscaling", "put_warm_pool"), new, AutoScalingGroupName=group)
-    elif old and not new:
-        aws.call("autoscaling", "delete_warm_pool", AutoScalingGroupName=group)
 
 
 def add_hooks(aws: Aws, name: str, hooks: Iterable[Mapping[str, Any]]) -> None:
@@ -273,7 +264,6 @@ _HOOK_LIMITS = {
     "defaultResult": Choice(("ABANDON", "CONTINUE")),
     "heartbeatTimeout": Number(30, 7200),
     "lifecycleTransition": Choice(("autoscaling:EC2_INSTANCE_LAUNCHING", "autoscaling:EC2_INSTANCE_TERMINATING")),
-    "notificationMetadata": Text(1, 1023),
 }
 _INITIAL_HOOKS = "initialLifecycleHooks"
 _MAX_HOOKS = 50
@@ -291,11 +281,6 @@ def check_initial_hooks(inputs: Props) -> Iterator[InvalidInput]:
 
 
 # --- Lifecycle hooks
-
-
-def _check_hook(inputs: Props) -> Iterator[InvalidInput]:
-    if inputs.get("notificationTargetArn") and inputs.get("roleArn") is None:
-        yield InvalidInput("roleArn", "is required with notificationTargetArn")
 
 
 def _create_hook(aws: Aws, inputs: Props) -> str:
@@ -324,8 +309,7 @@ def _update_hook(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 LIFECYCLE_HOOK = ResourceKind(
     token="aws:autoscaling/lifecycleHook:LifecycleHook",
-    inputs=updates("defaultResult", "heartbeatTimeout", "lifecycleTransition", "notificationMetadata")
-    | updates("notificationTargetArn", "roleArn")
+    inputs=updates("defaultResult", "heartbeatTimeout", "lifecycleTransition")
     | replaces("autoscalingGroupName", "name"),
     computed=frozenset({"defaultResult", "name"}),
     naming=Naming(longest=255),
@@ -333,6 +317,6 @@ LIFECYCLE_HOOK = ResourceKind(
     read=_read_hook,
     update=_update_hook,
     delete=deletes("autoscaling", "delete_lifecycle_hook", "LifecycleHookName", outputs=_GROUP),
-    complaints=checks(_HOOK_LIMITS, _check_hook),
+    complaints=checks(_HOOK_LIMITS),
     note="instances do not wait for hooks",
 )

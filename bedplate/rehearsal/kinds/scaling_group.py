@@ -9,7 +9,7 @@ from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import call_parameters, copied, existing
 from bedplate.rehearsal.kinds.launch_template import group_ids, launch_error
 from bedplate.rehearsal.kinds.limits import resource_name, rollback
-from bedplate.rehearsal.kinds.placement_groups import placement_group, require_offered
+from bedplate.rehearsal.kinds.placement_groups import require_offered
 from bedplate.rehearsal.kinds.scaling_actions import add_hooks, delete_hooks, groups_named, set_group_options
 from bedplate.rehearsal.kinds.scaling_limits import check_group
 from bedplate.rehearsal.simulation import Aws
@@ -55,8 +55,10 @@ def require_launchable(aws: Aws, inputs: Props) -> None:
     types = _instance_types(policy.get("overrides") or [], data)
     if not data.get("ImageId") or not types:
         _raise_invalid(f"The launch template {_template_name(spec)} has no image or no instance type")
-    if reason := _parameter_image_error(data, types, inputs):
-        _raise_invalid(reason)
+    # AWS reports it only in a refresh of the instances. Source: EC2 Auto Scaling user guide, "Use AWS Systems Manager
+    # parameters instead of AMI IDs in launch templates".
+    if "" in types and str(data["ImageId"]).startswith("resolve:ssm:"):
+        _raise_invalid("An image from an SSM parameter cannot be used with instance requirements")
     names = [name for name in types if name]
     require_offered(aws, names, zones)
     if reason := launch_error(aws, inputs, data, names, zones):
@@ -101,19 +103,6 @@ def _instance_types(overrides: Iterable[Mapping[str, Any]], data: Mapping[str, A
     return [name for name in (instance_types or [default]) if name is not None]
 
 
-def _parameter_image_error(data: Mapping[str, Any], types: Iterable[str], inputs: Props) -> str:
-    """Return why an image cannot be an SSM parameter, or an empty string. AWS reports it only in a refresh.
-
-    Source: EC2 Auto Scaling user guide, "Use AWS Systems Manager parameters instead of AMI IDs in launch templates".
-    """
-    if not str(data.get("ImageId")).startswith("resolve:ssm:"):
-        return ""
-    preferences = (inputs.get("instanceRefresh") or {}).get("preferences") or {}
-    if "" in types:
-        return "An image from an SSM parameter cannot be used with instance requirements"
-    return "An image from an SSM parameter cannot be used with skipMatching" if preferences.get("skipMatching") else ""
-
-
 def _require_vpc_groups(aws: Aws, groups: Iterable[str], vpcs: Iterable[str]) -> None:
     for group in groups:
         vpc = ec2.lasting(aws, ec2.SECURITY_GROUP, group)["VpcId"]
@@ -126,39 +115,21 @@ def _raise_invalid(reason: str) -> None:
 
 
 _SERVICE = "autoscaling"
-# Inputs that only the provider uses, and inputs that have separate calls.
-_PROVIDER_INPUTS = (
-    "forceDelete",
-    "forceDeleteWarmPool",
-    "ignoreFailedScalingActivities",
-    "instanceRefresh",
-    "minElbCapacity",
-    "waitForCapacityTimeout",
-    "waitForElbCapacity",
-)
-_SEPARATE_CALLS = ("enabledMetrics", "initialLifecycleHooks", "metricsGranularity", "suspendedProcesses", "warmPool")
-_SEPARATE = (*_PROVIDER_INPUTS, *_SEPARATE_CALLS, "name", "namePrefix", "tags", "vpcZoneIdentifiers")
+# Inputs that only the provider uses, or that have separate calls.
+_SEPARATE_CALLS = ("enabledMetrics", "initialLifecycleHooks", "suspendedProcesses")
+_SEPARATE = (*_SEPARATE_CALLS, "name", "namePrefix", "tags", "vpcZoneIdentifiers", "waitForCapacityTimeout")
 _SIMPLE_INPUTS = (
-    "availabilityZoneDistribution",
     "capacityRebalance",
-    "capacityReservationSpecification",
-    "context",
-    "defaultCooldown",
     "defaultInstanceWarmup",
     "desiredCapacity",
-    "desiredCapacityType",
     "healthCheckGracePeriod",
     "healthCheckType",
-    "instanceLifecyclePolicy",
     "instanceMaintenancePolicy",
     "launchTemplate",
-    "maxInstanceLifetime",
     "maxSize",
     "minSize",
     "mixedInstancesPolicy",
-    "placementGroup",
     "protectFromScaleIn",
-    "serviceLinkedRoleArn",
     "terminationPolicies",
 )
 _RENAMES = {
@@ -172,7 +143,7 @@ def _create(aws: Aws, inputs: Props) -> str:
     name = resource_name(inputs)
     if groups_named(aws, name):
         raise ResourceError("AlreadyExists", f"AutoScalingGroup by this name already exists: {name}", key="name")
-    _require_group_data(aws, inputs)
+    require_launchable(aws, inputs)
     params = _group_parameters(aws, "create_auto_scaling_group", inputs)
     hooks = inputs.get("initialLifecycleHooks") or []
     # As the provider does: a group with hooks is created empty, so that the hooks apply to its first instances too.
@@ -186,12 +157,6 @@ def _create(aws: Aws, inputs: Props) -> str:
             aws.call(_SERVICE, "update_auto_scaling_group", AutoScalingGroupName=name, **sizes)
         set_group_options(aws, name, {}, inputs)
     return name
-
-
-def _require_group_data(aws: Aws, inputs: Props) -> None:
-    if inputs.get("placementGroup"):
-        placement_group(aws, inputs["placementGroup"])
-    require_launchable(aws, inputs)
 
 
 def _group_parameters(aws: Aws, operation: str, inputs: Props, *separate: str) -> dict[str, Any]:
@@ -217,7 +182,7 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     return {
         "arn": group["AutoScalingGroupARN"],
         "availabilityZones": sorted(group["AvailabilityZones"]),
-        "defaultCooldown": inputs.get("defaultCooldown") or group["DefaultCooldown"],
+        "defaultCooldown": group["DefaultCooldown"],
         **copied(group, "desiredCapacity", "healthCheckType"),
         "name": ident,
         "serviceLinkedRoleArn": group["ServiceLinkedRoleARN"],
@@ -230,7 +195,7 @@ def _describe_group(aws: Aws, ident: str) -> dict[str, Any]:
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _require_group_data(aws, new)
+    require_launchable(aws, new)
     # Autoscalers change the desired capacity: it is sent only when the program changes it.
     unchanged = old.get("desiredCapacity") == new.get("desiredCapacity")
     params = _group_parameters(aws, "update_auto_scaling_group", new, *(["desiredCapacity"] if unchanged else []))
@@ -267,21 +232,21 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
 GROUP = ResourceKind(
     token="aws:autoscaling/group:Group",
     inputs=updates(
-        *_SIMPLE_INPUTS, *_PROVIDER_INPUTS, *_SEPARATE_CALLS, "availabilityZones", "tags", "vpcZoneIdentifiers"
+        *_SIMPLE_INPUTS,
+        *_SEPARATE_CALLS,
+        "availabilityZones",
+        "tags",
+        "vpcZoneIdentifiers",
+        "waitForCapacityTimeout",
     )
     | replaces("initialLifecycleHooks", "name", "namePrefix"),
     defaults={
-        "forceDelete": False,
-        "forceDeleteWarmPool": False,
         "healthCheckGracePeriod": 300,
-        "ignoreFailedScalingActivities": False,
-        "metricsGranularity": "1Minute",
         "protectFromScaleIn": False,
         "waitForCapacityTimeout": "10m",
     },
-    computed=frozenset({"availabilityZones", "availabilityZoneDistribution", "capacityReservationSpecification"})
-    | {"defaultCooldown", "desiredCapacity", "healthCheckType", "launchTemplate", "mixedInstancesPolicy"}
-    | {"name", "namePrefix", "serviceLinkedRoleArn", "vpcZoneIdentifiers"},
+    computed=frozenset({"availabilityZones", "desiredCapacity", "healthCheckType", "launchTemplate", "name"})
+    | {"mixedInstancesPolicy", "namePrefix", "vpcZoneIdentifiers"},
     sets=frozenset({"availabilityZones", "enabledMetrics", "initialLifecycleHooks", "suspendedProcesses"})
     | {"tags", "vpcZoneIdentifiers"},
     naming=Naming(longest=255),
@@ -290,5 +255,5 @@ GROUP = ResourceKind(
     update=_update,
     delete=_delete,
     complaints=check_group,
-    note="moto launches all instances at once, on demand; hooks and refreshes do not run",
+    note="moto launches all instances at once, on demand; hooks do not run",
 )

@@ -1,4 +1,4 @@
-"""Checks of the inputs of Auto Scaling groups: sizes, mixed instances policy, instance refresh."""
+"""Checks of the inputs of Auto Scaling groups: sizes and mixed instances policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -110,53 +110,6 @@ def _check_spot_pools(distribution: Props) -> Iterator[InvalidInput]:
         yield InvalidInput(f"{_DISTRIBUTION_PATH}.spotInstancePools", message)
 
 
-_REFRESH = "instanceRefresh"
-_SECONDS = Text(1, 10, r"[0-9]+", "a whole number of seconds")
-_PERCENT = Number(1, 100)
-_PREFERENCE_LIMITS = {
-    "checkpointDelay": _SECONDS,
-    "instanceWarmup": _SECONDS,
-    "minHealthyPercentage": Number(0, 100),
-    "maxHealthyPercentage": Number(100, 200),
-    "scaleInProtectedInstances": Choice(("Refresh", "Ignore", "Wait")),
-    "standbyInstances": Choice(("Terminate", "Ignore", "Wait")),
-}
-_MAX_DELAY, _MAX_RANGE = 172800, 100
-# Changes of these always start a refresh: AWS refuses them as triggers.
-_DEFAULT_TRIGGERS = ("launchConfiguration", "launchTemplate", "mixedInstancesPolicy")
-
-
-def check_refresh(inputs: Props) -> Iterator[InvalidInput]:
-    """Yield an error for each invalid part of an instance refresh."""
-    refresh = inputs.get(_REFRESH)
-    if not isinstance(refresh, Mapping) or not is_known(refresh):
-        return
-    if refresh.get("strategy") not in ("Rolling", "ReplaceRootVolume"):
-        yield InvalidInput(
-            f"{_REFRESH}.strategy", f"must be 'Rolling' or 'ReplaceRootVolume', not {refresh.get('strategy')!r}"
-        )
-    for word in refresh.get("triggers") or []:
-        if word in _DEFAULT_TRIGGERS:
-            yield InvalidInput(f"{_REFRESH}.triggers", f"must not contain {word}, which always starts a refresh")
-    for error in _check_preferences(refresh.get("preferences") or {}):
-        yield InvalidInput(f"{_REFRESH}.preferences.{error.key}", error.reason)
-
-
-def _check_preferences(preferences: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(preferences, _PREFERENCE_LIMITS)
-    checkpoints = preferences.get("checkpointPercentages") or []
-    if checkpoints != sorted(set(checkpoints)) or any(_PERCENT.error(point) for point in checkpoints):
-        yield InvalidInput("checkpointPercentages", "must be 1 to 100 in ascending order (ValidationError)")
-    delay = str(preferences.get("checkpointDelay") or "0")
-    if delay.isdecimal() and int(delay) > _MAX_DELAY:
-        yield InvalidInput("checkpointDelay", f"must be at most {_MAX_DELAY} seconds (ValidationError)")
-    maximum = preferences.get("maxHealthyPercentage")
-    if maximum is not None and maximum - preferences.get("minHealthyPercentage", 90) > _MAX_RANGE:
-        yield InvalidInput(
-            "maxHealthyPercentage", f"must be at most {_MAX_RANGE} above minHealthyPercentage (ValidationError)"
-        )
-
-
 # A duration in the format of Go, such as 10m or 1h30m; "0" means no wait.
 _DURATION = r"0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+"
 _MAX_SECONDS = 2**31 - 1
@@ -166,13 +119,9 @@ _LIMITS = {
     "maxSize": Number(0, 10000),
     "desiredCapacity": Number(0, 10000),
     "healthCheckType": Choice(("EBS", "EC2", "ELB", "VPC_LATTICE")),
-    "desiredCapacityType": Choice(("units", "vcpu", "memory-mib")),
-    "maxInstanceLifetime": Number(86400, 31536000, besides=(0,)),
-    "defaultCooldown": Number(0, _MAX_SECONDS),
     "defaultInstanceWarmup": Number(0, _MAX_SECONDS),
     "healthCheckGracePeriod": Number(0, _MAX_SECONDS),
     "waitForCapacityTimeout": Text(1, 64, _DURATION, "a duration such as 10m"),
-    "metricsGranularity": Choice(("1Minute",)),
 }
 _MAINTENANCE = {
     "maxHealthyPercentage": Number(100, 200, besides=(-1,)),
@@ -213,7 +162,6 @@ def check_group(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_nested(inputs, "instanceMaintenancePolicy", _MAINTENANCE)
     yield from check_mixed_policy(inputs)
-    yield from check_refresh(inputs)
     yield from check_initial_hooks(inputs)
     yield from check_exclusive(inputs, *_PLACES)
     yield from check_exclusive(inputs, *_SOURCES)

@@ -77,9 +77,8 @@ def _group(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     response = aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[ident])
     (group,) = response["AutoScalingGroups"]
     hooks = aws.call("autoscaling", "describe_lifecycle_hooks", AutoScalingGroupName=ident)["LifecycleHooks"]
-    pool = aws.call("autoscaling", "describe_warm_pool", AutoScalingGroupName=ident).get("WarmPoolConfiguration")
     machines = [instance["InstanceType"] for instance in group.pop("Instances")]
-    return stable_reply([group, machines, hooks, pool, group.get("VPCZoneIdentifier", "").split(",")])
+    return stable_reply([group, machines, hooks, group.get("VPCZoneIdentifier", "").split(",")])
 
 
 def _scaled(world: World) -> dict[str, Any]:
@@ -93,9 +92,7 @@ def _scaled(world: World) -> dict[str, Any]:
             {"name": "hold", "lifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "defaultResult": "CONTINUE"}
         ],
         "terminationPolicies": ["NewestInstance"],
-        "placementGroup": services.placement_group(world),
         "capacityRebalance": True,
-        "defaultCooldown": 60,
     }
 
 
@@ -111,38 +108,18 @@ def _scaled_changes(world: World) -> dict[str, Any]:
         "protectFromScaleIn": True,
         "enabledMetrics": ["GroupMinSize"],
         "suspendedProcesses": ["AZRebalance"],
-        "warmPool": {"poolState": "Stopped", "minSize": 1, "maxGroupPreparedCapacity": 3},
     }
 
 
-# Inputs that moto does not store, and inputs that only the provider uses.
+# Inputs that moto does not store, or that only the provider uses.
 _NOT_RETURNED = frozenset(
     {
-        "availabilityZoneDistribution",
         "capacityRebalance",
-        "capacityReservationSpecification",
-        "context",
-        "defaultCooldown",
         "defaultInstanceWarmup",
-        "desiredCapacityType",
-        "instanceLifecyclePolicy",
         "instanceMaintenancePolicy",
-        "maxInstanceLifetime",
-        "placementGroup",
-        "serviceLinkedRoleArn",
+        "tags",
         "terminationPolicies",
-    }
-)
-_PROVIDERS_OWN = frozenset(
-    {
-        "forceDelete",
-        "forceDeleteWarmPool",
-        "ignoreFailedScalingActivities",
-        "instanceRefresh",
-        "metricsGranularity",
-        "minElbCapacity",
         "waitForCapacityTimeout",
-        "waitForElbCapacity",
     }
 )
 
@@ -190,7 +167,7 @@ MACHINES = (
         inputs=_scaled,
         changes=_scaled_changes,
         read_back=_group,
-        not_returned=_PROVIDERS_OWN | {"tags"},
+        not_returned=frozenset({"tags", "waitForCapacityTimeout"}),
     ),
     KindFixture(
         "aws:autoscaling/group:Group",
@@ -205,7 +182,7 @@ MACHINES = (
         },
         changes=lambda world: {"mixedInstancesPolicy": _mixed(world, "m7i.large", "c7i.large")},
         read_back=_group,
-        not_returned=_NOT_RETURNED | {"tags"},
+        not_returned=_NOT_RETURNED,
     ),
     KindFixture(
         "aws:autoscaling/group:Group",
@@ -239,7 +216,6 @@ MACHINES = (
             AutoScalingGroupName=lambda _ident, inputs: inputs["autoscalingGroupName"],
             LifecycleHookNames=id_list,
         ),
-        not_returned=frozenset({"notificationMetadata", "notificationTargetArn", "roleArn"}),
     ),
     KindFixture(
         "aws:autoscaling/schedule:Schedule",
@@ -278,7 +254,7 @@ MACHINES = (
     ),
     KindFixture(
         "aws:ec2/placementGroup:PlacementGroup",
-        inputs=lambda _world: {"name": fresh("near"), "strategy": "partition", "partitionCount": 3},
+        inputs=lambda _world: {"name": fresh("near"), "strategy": "partition"},
         read_back=describe_fakes,
     ),
 )

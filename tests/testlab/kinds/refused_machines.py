@@ -31,10 +31,6 @@ def _with_requirements(**changes: object) -> dict[str, Any]:
     return _mixed({"instanceRequirements": {**_VALID_REQUIREMENTS, **changes}})
 
 
-def _refreshed(**preferences: object) -> dict[str, Any]:
-    return {"instanceRefresh": {"strategy": "Rolling", "preferences": preferences}}
-
-
 def _hooks(*names: str, seconds: int = 60) -> dict[str, Any]:
     hooks = [{"name": name, "lifecycleTransition": _LAUNCHING, "heartbeatTimeout": seconds} for name in names]
     return {"initialLifecycleHooks": hooks}
@@ -104,7 +100,6 @@ def _far_group(world: World) -> str:
 MACHINE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_GROUP, {"waitForCapacityTimeout": "ten minutes"}, "waitForCapacityTimeout"),
     (_GROUP, {"healthCheckGracePeriod": -1}, "healthCheckGracePeriod"),
-    (_GROUP, {"defaultCooldown": -1}, "defaultCooldown"),
     (_GROUP, _mixed(_weighted("m7i.large", "1000")), f"{_OVERRIDES}.weightedCapacity"),
     (_GROUP, _mixed(_weighted("m7i.large", "1"), {"instanceType": "m7i.xlarge"}), "mixedInstancesPolicy"),
     (_GROUP, _mixed({"instanceType": "m7i.large"}, {"instanceType": "m7i.large"}), "mixedInstancesPolicy"),
@@ -139,22 +134,10 @@ MACHINE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
         _mixed({"instanceRequirements": _VALID_REQUIREMENTS}, onDemandAllocationStrategy="prioritized"),
         f"{_DISTRIBUTION}.onDemandAllocationStrategy",
     ),
-    (_GROUP, _refreshed(checkpointPercentages=[50, 10, 100]), "instanceRefresh.preferences.checkpointPercentages"),
-    (_GROUP, _refreshed(checkpointPercentages=[0, 100]), "instanceRefresh.preferences.checkpointPercentages"),
-    (_GROUP, _refreshed(checkpointDelay="172801"), "instanceRefresh.preferences.checkpointDelay"),
-    (_GROUP, _refreshed(minHealthyPercentage=101), "instanceRefresh.preferences.minHealthyPercentage"),
-    (_GROUP, _refreshed(maxHealthyPercentage=191), "instanceRefresh.preferences.maxHealthyPercentage"),
-    (_GROUP, {"instanceRefresh": {"strategy": "AllAtOnce"}}, "instanceRefresh.strategy"),
-    (
-        _GROUP,
-        {"instanceRefresh": {"strategy": "Rolling", "triggers": ["launchTemplate"]}},
-        "instanceRefresh.triggers",
-    ),
     (_GROUP, _hooks("ready", "ready"), "initialLifecycleHooks"),
     (_GROUP, _hooks("ready", seconds=29), "initialLifecycleHooks.heartbeatTimeout"),
     (_HOOK, {"heartbeatTimeout": 29}, "heartbeatTimeout"),
     (_HOOK, {"heartbeatTimeout": 7201}, "heartbeatTimeout"),
-    (_HOOK, {"notificationTargetArn": "arn:aws:sqs:us-west-2:111122223333:queue"}, "roleArn"),
     (_SCHEDULE, {"recurrence": "0 22 * *"}, "recurrence"),
     (_SCHEDULE, {"recurrence": "60 22 * * *"}, "recurrence"),
     (_SCHEDULE, {"recurrence": "0 22 * * FRI-MON"}, "recurrence"),
@@ -245,15 +228,6 @@ MACHINE_CALLS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ..
     ("volume with an unknown key", _VOLUME, lambda _world: {"kmsKeyId": _UNKNOWN_KEY}, "NotFoundException"),
     ("two markets", _GROUP, _two_markets, "ValidationError"),
     ("requirements with an image parameter", _GROUP, _chosen_by_size, "ValidationError"),
-    (
-        "skipMatching with an image parameter",
-        _GROUP,
-        lambda world: {
-            "launchTemplate": {"id": services.template(world)},
-            **_refreshed(minHealthyPercentage=90, skipMatching=True),
-        },
-        "ValidationError",
-    ),
     (
         "invalid version",
         _GROUP,
