@@ -241,10 +241,10 @@ def test_a_program_may_name_images_that_the_rehearsal_cannot_know(
 ) -> None:
     """AMI ids of a valid form are assumed to exist, and reported."""
     (tmp_path / "main.py").write_text(
-        "from pulumi_aws.ec2 import Instance, LaunchTemplate\n"
+        "from pulumi_aws.ec2 import LaunchTemplate\n"
         "LaunchTemplate('known', image_id='ami-0123456789abcdef0')\n"
-        "Instance('same', ami='ami-0123456789abcdef0', instance_type='t3.micro')\n"
-        "Instance('typo', ami='ami-0123', instance_type='t3.micro')\n"
+        "LaunchTemplate('same', image_id='ami-0123456789abcdef0')\n"
+        "LaunchTemplate('typo', image_id='ami-0123')\n"
     )
 
     assert run(["rehearse", "--program", str(tmp_path / "main.py"), "--json"]) == 2

@@ -179,7 +179,6 @@ FIXED: dict[str, Any] = {
     "customerGatewayId": "cgw-1",
     "type": "ipsec.1",
     "tunnel1InsideCidr": "169.254.20.0/30",
-    "tunnel1PresharedKey": "kept.as_given",
 }
 
 
@@ -209,7 +208,6 @@ def test_explicit_tunnel_options_are_kept() -> None:
 
     assert outputs["tunnel1VgwInsideAddress"] == "169.254.20.1"
     assert outputs["tunnel1CgwInsideAddress"] == "169.254.20.2"
-    assert outputs["tunnel1PresharedKey"] == "kept.as_given"
     assert outputs["tunnel1BgpAsn"] == "64600"
 
 

@@ -1,24 +1,18 @@
 """Elastic IP addresses, NAT gateways and network interfaces."""
 
 from collections.abc import Iterator
-from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import call_with, copied, renamed
-from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, checks, rollback
+from bedplate.rehearsal.kinds.calls import call_with, copied
+from bedplate.rehearsal.kinds.limits import Choice, Text, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
 # --- Elastic IP addresses
 
-_HOLDERS = {
-    "associateWithPrivateIp": "PrivateIpAddress",
-    "instance": "InstanceId",
-    "networkInterface": "NetworkInterfaceId",
-}
 _LIMITS = {"domain": Choice(("vpc",))}
 
 
@@ -31,8 +25,9 @@ def _create_address(aws: Aws, inputs: Props) -> str:
 
 
 def _associate_address(aws: Aws, ident: str, inputs: Props) -> None:
-    if holder := renamed(inputs, _HOLDERS):
-        aws.call("ec2", "associate_address", AllocationId=ident, AllowReassociation=True, **holder)
+    if interface := inputs.get("networkInterface"):
+        call = {"AllocationId": ident, "NetworkInterfaceId": interface}
+        aws.call("ec2", "associate_address", AllowReassociation=True, **call)
 
 
 def _read_address(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -63,7 +58,7 @@ def _public_name(region: str, address: str) -> str:
 
 
 def _update_address(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    if any(old.get(name) != new.get(name) for name in _HOLDERS):
+    if old.get("networkInterface") != new.get("networkInterface"):
         _disassociate_address(aws, ident)
         _associate_address(aws, ident, new)
     ec2.retag(aws, ident, old, new)
@@ -75,7 +70,7 @@ def _disassociate_address(aws: Aws, ident: str) -> None:
 
 
 def _delete_address(aws: Aws, ident: str, outputs: Props) -> None:
-    if outputs.get("instance") or outputs.get("networkInterface"):
+    if outputs.get("networkInterface"):
         _disassociate_address(aws, ident)
     if ec2.described(aws, ec2.ADDRESS, ident).get("AssociationId"):
         raise ResourceError("InvalidIPAddress.InUse", f"Address {outputs.get('publicIp')} is in use.")
@@ -84,78 +79,63 @@ def _delete_address(aws: Aws, ident: str, outputs: Props) -> None:
 
 ELASTIC_ADDRESS = ResourceKind(
     token="aws:ec2/eip:Eip",
-    inputs=updates(*_HOLDERS, "tags") | replaces("domain"),
-    computed=frozenset({"domain", "instance", "networkInterface"}),
+    inputs=updates("networkInterface", "tags") | replaces("domain"),
+    computed=frozenset({"domain", "networkInterface"}),
     changed_by_update=frozenset({"associationId", "privateDns", "privateIp"}),
     create=_create_address,
     read=_read_address,
     update=_update_address,
     delete=_delete_address,
-    complaints=checks(_LIMITS, partial(check_exclusive, first="instance", second="networkInterface")),
+    complaints=checks(_LIMITS),
 )
 
 
 # --- NAT gateways
 
-_NAT_GATEWAY_LIMITS = {"availabilityMode": Choice(("zonal",)), "connectivityType": Choice(("public", "private"))}
-
 
 def _check_nat_gateway(inputs: Props) -> Iterator[InvalidInput]:
-    private = inputs.get("connectivityType") == "private"
-    if private and inputs.get("allocationId"):
-        yield InvalidInput("allocationId", "is not supported with connectivityType private")
-    if not private and not inputs.get("allocationId"):
-        yield InvalidInput("allocationId", "is required for a public NAT gateway")
-    if not inputs.get("subnetId"):
-        yield InvalidInput("subnetId", "is required for a zonal NAT gateway")
+    for key in ("allocationId", "subnetId"):
+        if not inputs.get(key):
+            yield InvalidInput(key, "is required: only public, zonal NAT gateways are modelled")
 
 
 def _create_nat_gateway(aws: Aws, inputs: Props) -> str:
     subnet = ec2.described(aws, ec2.SUBNET, inputs["subnetId"])
-    if inputs.get("connectivityType") != "private":
-        # AWS creates the gateway, and it then enters the state `failed`.
-        ec2.require_internet_gateway(aws, subnet["VpcId"], "subnetId")
-        if ec2.described(aws, ec2.ADDRESS, inputs["allocationId"]).get("AssociationId"):
-            message = f"Elastic IP address [{inputs['allocationId']}] is already associated"
-            raise ResourceError("Resource.AlreadyAssociated", message, key="allocationId")
-    response = call_with(aws, ("ec2", "create_nat_gateway"), inputs, apart=("tags", "availabilityMode"))
+    # AWS creates the gateway, and it then enters the state `failed`.
+    ec2.require_internet_gateway(aws, subnet["VpcId"], "subnetId")
+    if ec2.described(aws, ec2.ADDRESS, inputs["allocationId"]).get("AssociationId"):
+        message = f"Elastic IP address [{inputs['allocationId']}] is already associated"
+        raise ResourceError("Resource.AlreadyAssociated", message, key="allocationId")
+    response = call_with(aws, ("ec2", "create_nat_gateway"), inputs, apart=("tags",), ConnectivityType="public")
     return ec2.tag(aws, response["NatGateway"]["NatGatewayId"], inputs)
 
 
 def _read_nat_gateway(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     address = ec2.described(aws, ec2.NAT_GATEWAY, ident)["NatGatewayAddresses"][0]
     outputs = copied(address, "associationId", "networkInterfaceId", "privateIp", "publicIp")
-    return {"availabilityMode": "zonal", **outputs}
+    return {"availabilityMode": "zonal", "connectivityType": "public", **outputs}
 
 
 def _delete_nat_gateway(aws: Aws, ident: str, outputs: Props) -> None:
     address = ec2.described(aws, ec2.NAT_GATEWAY, ident)["NatGatewayAddresses"][0]
     aws.call("ec2", "delete_nat_gateway", NatGatewayId=ident)
     # AWS releases the address and the interface with the gateway. moto does not.
-    if address.get("AssociationId"):
-        aws.call("ec2", "disassociate_address", AssociationId=address["AssociationId"])
+    aws.call("ec2", "disassociate_address", AssociationId=address["AssociationId"])
     aws.call("ec2", "delete_network_interface", NetworkInterfaceId=address["NetworkInterfaceId"])
 
 
 NAT_GATEWAY = ResourceKind(
     token="aws:ec2/natGateway:NatGateway",
-    inputs=updates("tags") | replaces("allocationId", "availabilityMode", "connectivityType", "subnetId"),
-    defaults={"connectivityType": "public"},
-    computed=frozenset({"availabilityMode"}),
+    inputs=updates("tags") | replaces("allocationId", "subnetId"),
     create=_create_nat_gateway,
     read=_read_nat_gateway,
     update=ec2.retag,
     delete=_delete_nat_gateway,
-    complaints=checks(_NAT_GATEWAY_LIMITS, _check_nat_gateway),
+    complaints=checks({}, _check_nat_gateway),
 )
 
 
 # --- Network interfaces
-
-
-def _check_interface(inputs: Props) -> Iterator[InvalidInput]:
-    if inputs.get("privateIps") and inputs.get("privateIpsCount"):
-        yield InvalidInput("privateIpsCount", "conflicts with privateIps")
 
 
 def _create_interface(aws: Aws, inputs: Props) -> str:
@@ -167,7 +147,6 @@ def _create_interface(aws: Aws, inputs: Props) -> str:
         "Description": inputs.get("description"),
         "Groups": inputs.get("securityGroups"),
         "PrivateIpAddresses": address_blocks,
-        "SecondaryPrivateIpAddressCount": inputs.get("privateIpsCount") if not addresses else None,
     }
     parameters = {key: value for key, value in optional.items() if value}
     response = aws.call("ec2", "create_network_interface", SubnetId=inputs["subnetId"], **parameters)
@@ -180,9 +159,8 @@ def _create_interface(aws: Aws, inputs: Props) -> str:
 
 
 def _requested_addresses(inputs: Props) -> list[str]:
-    """Return the requested addresses, primary first; among `privateIps`, a set, the lowest comes first."""
-    primary = [address for address in [inputs.get("privateIp")] if address]
-    return primary + sorted(set(inputs.get("privateIps") or []) - set(primary), key=lambda text: int(ip_address(text)))
+    """Return the requested addresses, a set; the lowest is the primary one."""
+    return sorted(set(inputs.get("privateIps") or []), key=lambda text: int(ip_address(text)))
 
 
 def _require_free_addresses(aws: Aws, subnet: str, addresses: list[str]) -> None:
@@ -247,16 +225,15 @@ def _delete_interface(aws: Aws, ident: str, outputs: Props) -> None:
 
 NETWORK_INTERFACE = ResourceKind(
     token="aws:ec2/networkInterface:NetworkInterface",
-    inputs=updates("description", "privateIps", "securityGroups", "sourceDestCheck", "tags")
-    | replaces("privateIp", "privateIpsCount", "subnetId"),
+    inputs=updates("description", "privateIps", "securityGroups", "sourceDestCheck", "tags") | replaces("subnetId"),
     defaults={"sourceDestCheck": True},
-    computed=frozenset({"privateIp", "privateIps", "privateIpsCount", "securityGroups"}),
+    computed=frozenset({"privateIps", "securityGroups"}),
     sets=frozenset({"privateIps", "securityGroups"}),
     changed_by_update=frozenset({"privateIpLists"}),
     create=_create_interface,
     read=_read_interface,
     update=_update_interface,
     delete=_delete_interface,
-    complaints=checks({"description": Text(0, 255)}, _check_interface),
+    complaints=checks({"description": Text(0, 255)}),
     note="`attachments` is not modelled: name the interface in an instance or a launch template",
 )

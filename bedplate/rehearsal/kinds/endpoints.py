@@ -5,7 +5,7 @@ AWS keeps a route to a gateway endpoint in each associated table. moto creates t
 
 import json
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -20,24 +20,17 @@ from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
 
-def _change_routes(aws: Aws, endpoint: str, *, added: Collection[str] = (), removed: Collection[str] = ()) -> None:
-    """Add the route to the endpoint to the tables `added`, and delete it from the tables `removed`."""
-    if not added and not removed:
-        return
+def _prefixes(aws: Aws, endpoint: str) -> str:
+    """Return the prefix list to which a gateway endpoint is the route."""
     service = ec2.described(aws, ec2.VPC_ENDPOINT, endpoint)["ServiceName"]
     (prefix_list,) = ec2.matching(aws, ec2.PREFIX_LIST, {"prefix-list-name": service})
-    destination = prefix_list["PrefixListId"]
-    for table in added:
-        aws.call("ec2", "create_route", RouteTableId=table, GatewayId=endpoint, DestinationPrefixListId=destination)
-    for table in removed:
-        aws.call("ec2", "delete_route", RouteTableId=table, DestinationPrefixListId=destination)
+    return str(prefix_list["PrefixListId"])
 
 
 # --- VPC endpoints
 
 _GATEWAY_SERVICES = ("dynamodb", "s3")
 _MEMBERS = {
-    "routeTableIds": ("RouteTableIds", ec2.ROUTE_TABLE),
     "securityGroupIds": ("SecurityGroupIds", ec2.SECURITY_GROUP),
     "subnetIds": ("SubnetIds", ec2.SUBNET),
 }
@@ -54,11 +47,10 @@ _LIMITS = {"vpcEndpointType": Choice(("Gateway", "Interface"))}
 def _check_endpoint(inputs: Props) -> Iterator[InvalidInput]:
     if not inputs.get("serviceName"):
         yield InvalidInput("serviceName", "is required")
-    gateway = inputs.get("vpcEndpointType") == "Gateway"
-    unsupported = ("securityGroupIds", "subnetIds", "privateDnsEnabled") if gateway else ("routeTableIds",)
-    for name in unsupported:
-        if inputs.get(name):
-            yield InvalidInput(name, f"is not allowed for endpoints of type {inputs.get('vpcEndpointType')}")
+    is_gateway = inputs.get("vpcEndpointType") == "Gateway"
+    for name in ("securityGroupIds", "subnetIds", "privateDnsEnabled"):
+        if is_gateway and inputs.get(name):
+            yield InvalidInput(name, "is not allowed for endpoints of type Gateway")
 
 
 def _create_endpoint(aws: Aws, inputs: Props) -> str:
@@ -157,8 +149,6 @@ def _update_endpoint(aws: Aws, ident: str, old: Props, new: Props) -> None:
         params["PolicyDocument"] = new.get("policy") or _FULL_ACCESS
     if params:
         aws.call("ec2", "modify_vpc_endpoint", VpcEndpointId=ident, **params)
-        added, removed = params.get("AddRouteTableIds", []), params.get("RemoveRouteTableIds", [])
-        _change_routes(aws, ident, added=added, removed=removed)
     ec2.retag(aws, ident, old, new)
 
 
@@ -189,7 +179,8 @@ def _create_association(aws: Aws, inputs: Props) -> str:
             "InvalidParameter", "Route tables are only supported for Gateway endpoints", key="vpcEndpointId"
         )
     aws.call("ec2", "modify_vpc_endpoint", VpcEndpointId=endpoint, AddRouteTableIds=[table])
-    _change_routes(aws, endpoint, added=[table])
+    route = {"GatewayId": endpoint, "DestinationPrefixListId": _prefixes(aws, endpoint)}
+    aws.call("ec2", "create_route", RouteTableId=table, **route)
     # The provider makes this id: AWS gives associations none.
     return f"a-{endpoint}{zlib.crc32(table.encode())}"
 
@@ -205,7 +196,7 @@ def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
     endpoint, table = outputs["vpcEndpointId"], outputs["routeTableId"]
     aws.call("ec2", "modify_vpc_endpoint", VpcEndpointId=endpoint, RemoveRouteTableIds=[table])
-    _change_routes(aws, endpoint, removed=[table])
+    aws.call("ec2", "delete_route", RouteTableId=table, DestinationPrefixListId=_prefixes(aws, endpoint))
 
 
 VPC_ENDPOINT_ASSOCIATION = ResourceKind(

@@ -29,7 +29,6 @@ NAME = Text(1, 64, r"(?!\d+$)[a-zA-Z0-9_ -]+", "letters, digits, spaces and -_, 
 _LIMITS = {
     "direction": Choice(("INBOUND", "OUTBOUND", "INBOUND_DELEGATION")),
     "name": NAME,
-    "resolverEndpointType": Choice(("IPV4", "IPV6", "DUALSTACK")),
 }
 _PROTOCOLS = ("DoH", "Do53", "DoH-FIPS")
 _MIN_ADDRESSES, _MAX_ADDRESSES = 2, 10
@@ -95,7 +94,7 @@ def _read_endpoint(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
             for address in addresses
         ],
         "protocols": inputs.get("protocols") or ["Do53"],
-        "resolverEndpointType": inputs.get("resolverEndpointType") or "IPV4",
+        "resolverEndpointType": "IPV4",
     }
 
 
@@ -138,9 +137,8 @@ def _matches(address: dict[str, Any], block: Props) -> bool:
 
 RESOLVER_ENDPOINT = ResourceKind(
     token="aws:route53/resolverEndpoint:ResolverEndpoint",
-    inputs=updates("ipAddresses", "name", "protocols", "resolverEndpointType", "tags")
-    | replaces("direction", "securityGroupIds"),
-    computed=frozenset({"protocols", "resolverEndpointType"}),
+    inputs=updates("ipAddresses", "name", "protocols", "tags") | replaces("direction", "securityGroupIds"),
+    computed=frozenset({"protocols"}),
     sets=frozenset({"ipAddresses", "protocols", "securityGroupIds"}),
     create=_create_endpoint,
     read=_read_endpoint,

@@ -1,19 +1,15 @@
 """Route 53: hosted zones, records, and associations of VPCs with private zones."""
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import aws_names, renamed
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
     Text,
-    check_either,
-    check_exclusive,
     checks,
     rollback,
     tag_pairs,
@@ -63,7 +59,7 @@ def _create_zone(aws: Aws, inputs: Props) -> str:
         _require_unused_name(aws, name, vpc)
     config = {"Comment": inputs.get("comment") or "", "PrivateZone": bool(vpcs)}
     # Route 53 makes a zone with a VPC private. moto needs the flag as well.
-    more = renamed(inputs, aws_names("delegationSetId")) | ({"VPC": vpcs[0]} if vpcs else {})
+    more = {"VPC": vpcs[0]} if vpcs else {}
     call = {"Name": name, "CallerReference": str(uuid4()), "HostedZoneConfig": config, **more}
     response = aws.call("route53", "create_hosted_zone", **call)
     ident: str = response["HostedZone"]["Id"].rpartition("/")[2]
@@ -125,14 +121,14 @@ def _delete_zone(aws: Aws, ident: str, outputs: Props) -> None:
 
 ZONE = ResourceKind(
     token="aws:route53/zone:Zone",
-    inputs=updates("comment", "forceDestroy", "tags", "vpcs") | replaces("delegationSetId", "name"),
+    inputs=updates("comment", "forceDestroy", "tags", "vpcs") | replaces("name"),
     defaults={"comment": "Managed by Pulumi", "forceDestroy": False},
     sets=frozenset({"vpcs"}),
     create=_create_zone,
     read=_read_zone,
     update=_update_zone,
     delete=_delete_zone,
-    complaints=checks(_LIMITS, partial(check_exclusive, first="vpcs", second="delegationSetId")),
+    complaints=checks(_LIMITS),
 )
 
 
@@ -142,31 +138,13 @@ _TYPES = ("A", "AAAA", "CAA", "CNAME", "DS", "HTTPS", "MX", "NAPTR", "NS", "PTR"
 _ROUTE53_RECORD_LIMITS = {
     "type": Choice((*_TYPES, "SVCB", "TLSA", "TXT")),
     "ttl": Number(0, 2147483647),
-    "setIdentifier": Text(1, 128),
-}
-_LOCATION = {"continent": "ContinentCode", "country": "CountryCode", "subdivision": "SubdivisionCode"}
-# Routing policy -> function that returns the fields of a record set from its block.
-_ROUTINGS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "failoverRoutingPolicies": lambda block: {"Failover": block["type"]},
-    "latencyRoutingPolicies": lambda block: {"Region": block["region"]},
-    "weightedRoutingPolicies": lambda block: {"Weight": int(block["weight"])},
-    "geolocationRoutingPolicies": lambda block: {"GeoLocation": renamed(block, _LOCATION)},
-}
-_SIMPLE_INPUTS = {
-    "healthCheckId": "HealthCheckId",
-    "multivalueAnswerRoutingPolicy": "MultiValueAnswer",
-    "setIdentifier": "SetIdentifier",
 }
 
 
 def _check_record(inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_exclusive(inputs, "aliases", "records")
-    yield from check_either(inputs, "records", "aliases")
-    if (inputs.get("records") is None) != (inputs.get("ttl") is None):
-        yield InvalidInput("ttl", "and records must be set together")
-    policies = [key for key in _ROUTINGS if inputs.get(key)]
-    if policies and inputs.get("setIdentifier") is None:
-        yield InvalidInput("setIdentifier", f"is required with {policies[0]}")
+    for key in ("records", "ttl"):
+        if inputs.get(key) is None:
+            yield InvalidInput(key, "is required: aliases are not modelled")
     yield from _check_addresses(inputs)
 
 
@@ -184,29 +162,17 @@ def _check_addresses(inputs: Props) -> Iterator[InvalidInput]:
 
 def _create_record(aws: Aws, inputs: Props) -> str:
     zone, record = inputs["zoneId"], _record_set(aws, inputs)
-    if _find_record(aws, zone, record) and not inputs.get("allowOverwrite"):
+    if _find_record(aws, zone, record):
         message = f"Tried to create resource record set {record['Name']} {record['Type']} but it already exists"
         raise ResourceError("InvalidChangeBatch", message, key="name")
     _change_records(aws, zone, ("UPSERT", record))
-    parts = (zone, str(inputs["name"]).lower().rstrip("."), inputs["type"], inputs.get("setIdentifier"))
-    return "_".join(filter(None, parts))
+    return "_".join((zone, str(inputs["name"]).lower().rstrip("."), inputs["type"]))
 
 
 def _record_set(aws: Aws, inputs: Props) -> dict[str, Any]:
-    record: dict[str, Any] = {"Name": _fqdn(aws, inputs), "Type": inputs["type"]}
-    for alias in inputs.get("aliases") or []:
-        record["AliasTarget"] = {
-            "HostedZoneId": alias["zoneId"],
-            "DNSName": alias["name"],
-            "EvaluateTargetHealth": bool(alias["evaluateTargetHealth"]),
-        }
-    if inputs.get("records"):
-        values = [{"Value": _quoted(inputs["type"], value)} for value in inputs["records"]]
-        record |= {"TTL": inputs["ttl"], "ResourceRecords": values}
-    for key, build in _ROUTINGS.items():
-        for block in inputs.get(key) or []:
-            record |= build(block)
-    return record | renamed(inputs, _SIMPLE_INPUTS)
+    values = [{"Value": _quoted(inputs["type"], value)} for value in inputs["records"]]
+    name = _fqdn(aws, inputs)
+    return {"Name": name, "Type": inputs["type"], "TTL": inputs["ttl"], "ResourceRecords": values}
 
 
 def _fqdn(aws: Aws, inputs: Props) -> str:
@@ -226,8 +192,8 @@ def _find_record(aws: Aws, zone: str, record: Mapping[str, Any]) -> dict[str, An
     return next((candidate for candidate in records if _identity(candidate) == _identity(record)), None)
 
 
-def _identity(record: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    return record["Name"].rstrip("."), record["Type"], record.get("SetIdentifier")
+def _identity(record: Mapping[str, Any]) -> tuple[str, str]:
+    return record["Name"].rstrip("."), record["Type"]
 
 
 def _change_records(aws: Aws, zone: str, *steps: tuple[str, dict[str, Any]]) -> None:
@@ -236,7 +202,7 @@ def _change_records(aws: Aws, zone: str, *steps: tuple[str, dict[str, Any]]) -> 
 
 
 def _read_record(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    record = {"Name": _fqdn(aws, inputs), "Type": inputs["type"], "SetIdentifier": inputs.get("setIdentifier")}
+    record = {"Name": _fqdn(aws, inputs), "Type": inputs["type"]}
     if not _find_record(aws, inputs["zoneId"], record):
         raise ResourceError("InvalidChangeBatch", f"The record {record['Name']} {record['Type']} was not found")
     return {"fqdn": record["Name"]}
@@ -244,7 +210,7 @@ def _read_record(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 def _update_record(aws: Aws, ident: str, old: Props, new: Props) -> None:
     before, after = _record_set(aws, old), _record_set(aws, new)
-    # With another type or set it is another record.
+    # With another type it is another record.
     replaced = _find_record(aws, new["zoneId"], before) if _identity(before) != _identity(after) else None
     _change_records(aws, new["zoneId"], *([("DELETE", replaced)] if replaced else []), ("UPSERT", after))
 
@@ -257,11 +223,8 @@ def _delete_record(aws: Aws, ident: str, outputs: Props) -> None:
 
 RECORD = ResourceKind(
     token="aws:route53/record:Record",
-    inputs=updates("aliases", "allowOverwrite", "records", "setIdentifier", "ttl", "type")
-    | updates(*_ROUTINGS, *_SIMPLE_INPUTS)
-    | replaces("name", "zoneId"),
-    computed=frozenset({"allowOverwrite"}),
-    sets=frozenset({"aliases", "records"}),
+    inputs=updates("records", "ttl", "type") | replaces("name", "zoneId"),
+    sets=frozenset({"records"}),
     create=_create_record,
     read=_read_record,
     update=_update_record,

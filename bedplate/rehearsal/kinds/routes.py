@@ -11,17 +11,13 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
+from bedplate.rehearsal.kinds.calls import aws_names, deletes
 from bedplate.rehearsal.kinds.limits import rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN
 
-DESTINATIONS = {
-    "cidrBlock": "DestinationCidrBlock",
-    "ipv6CidrBlock": "DestinationIpv6CidrBlock",
-    "destinationPrefixListId": "DestinationPrefixListId",
-}
+_DESTINATION = "DestinationCidrBlock"
 TARGETS = aws_names("gatewayId", "natGatewayId", "networkInterfaceId", "transitGatewayId", "vpcPeeringConnectionId")
 # The only targets of routes inside the blocks of the VPC: VPC user guide, "Middlebox routing".
 _MIDDLEBOXES = frozenset({"NatGatewayId", "NetworkInterfaceId"})
@@ -29,9 +25,9 @@ _MIDDLEBOXES = frozenset({"NatGatewayId", "NetworkInterfaceId"})
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route as two parameters of EC2, (name, value): its destination and its target."""
+    """A route to a block; its target is a parameter of EC2, (name, value)."""
 
-    destination: tuple[str, str]
+    block: str
     target: tuple[str, str]
 
 
@@ -74,36 +70,30 @@ _BY_PREFIX = {
 }
 
 
-def parse_route(route: Props, destinations: Mapping[str, str] = DESTINATIONS) -> Route:
-    """Return the route of a valid route block."""
-    (destination,) = _chosen(route, destinations)
-    (target,) = _chosen(route, TARGETS)
-    return Route(destination, target)
+def parse_route(route: Props, destination: str = "cidrBlock") -> Route:
+    """Return the route of a valid route block, whose destination has this name."""
+    (target,) = ((parameter, str(route[name])) for name, parameter in TARGETS.items() if route.get(name))
+    return Route(str(route[destination]), target)
 
 
-def route_errors(route: Props, destinations: Mapping[str, str] = DESTINATIONS) -> Iterator[str]:
-    """Yield an error unless a route block has one destination and one target."""
-    for names in (tuple(destinations), tuple(TARGETS)):
+def route_errors(route: Props, destination: str = "cidrBlock") -> Iterator[str]:
+    """Yield an error unless a route block has a destination and one target."""
+    for names in ((destination,), tuple(TARGETS)):
         if sum(bool(route.get(name)) for name in names) != 1:
             yield f"takes a route with exactly one of {', '.join(names)}"
-
-
-def _chosen(route: Props, names: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(parameter, str(route[name])) for name, parameter in names.items() if route.get(name)]
 
 
 def custom_routes(table: Mapping[str, Any]) -> tuple[Route, ...]:
     """Return the routes of a described table without local routes and endpoint routes, which AWS manages."""
     return tuple(
-        Route(_first_present(route, DESTINATIONS.values()), _first_present(route, TARGETS.values()))
+        # A route to a deleted target has none.
+        Route(
+            route[_DESTINATION],
+            next(((name, str(route[name])) for name in TARGETS.values() if route.get(name)), ("", "")),
+        )
         for route in table["Routes"]
         if route["Origin"] == "CreateRoute" and not str(route.get("GatewayId", "")).startswith("vpce-")
     )
-
-
-def _first_present(route: Mapping[str, Any], parameters: Iterable[str]) -> tuple[str, str]:
-    """Return the first of the parameters that a described route has; a route to a deleted target has none."""
-    return next(((name, str(route[name])) for name in parameters if route.get(name)), ("", ""))
 
 
 def add_route(aws: Aws, table_id: str, route: Route) -> None:
@@ -111,14 +101,12 @@ def add_route(aws: Aws, table_id: str, route: Route) -> None:
     description = ec2.described(aws, ec2.ROUTE_TABLE, table_id)
     _require_new_destination(description, route)
     _require_target(aws, description, route)
-    if route.destination[0] == "DestinationPrefixListId":
-        ec2.require(aws, ec2.PREFIX_LIST, route.destination[1])
-    aws.call("ec2", "create_route", RouteTableId=table_id, **dict([route.destination, route.target]))
+    aws.call("ec2", "create_route", RouteTableId=table_id, DestinationCidrBlock=route.block, **dict([route.target]))
 
 
 def delete_route(aws: Aws, table_id: str, route: Route) -> None:
     """Delete a route."""
-    aws.call("ec2", "delete_route", RouteTableId=table_id, **dict([route.destination]))
+    aws.call("ec2", "delete_route", RouteTableId=table_id, DestinationCidrBlock=route.block)
 
 
 def set_routes(aws: Aws, table_id: str, routes: Iterable[Route]) -> None:
@@ -133,16 +121,12 @@ def set_routes(aws: Aws, table_id: str, routes: Iterable[Route]) -> None:
 
 
 def _require_new_destination(table: Mapping[str, Any], new_route: Route) -> None:
-    parameter, value = new_route.destination
-    if any(route.get(parameter) == value for route in table["Routes"]):
-        raise ResourceError("RouteAlreadyExists", f"The route identified by {value} already exists.")
-    local_blocks = [route["DestinationCidrBlock"] for route in table["Routes"] if route.get("GatewayId") == "local"]
-    if (
-        parameter == "DestinationCidrBlock"
-        and new_route.target[0] not in _MIDDLEBOXES
-        and _is_within(value, local_blocks)
-    ):
-        message = f"The destination CIDR block {value} is equal to or more specific than one of this VPC's CIDR blocks."
+    block = new_route.block
+    if any(route.get(_DESTINATION) == block for route in table["Routes"]):
+        raise ResourceError("RouteAlreadyExists", f"The route identified by {block} already exists.")
+    local_blocks = [route[_DESTINATION] for route in table["Routes"] if route.get("GatewayId") == "local"]
+    if new_route.target[0] not in _MIDDLEBOXES and _is_within(block, local_blocks):
+        message = f"The destination CIDR block {block} is equal to or more specific than one of this VPC's CIDR blocks."
         raise ResourceError(
             "InvalidParameterValue", f"{message} This route can target only an interface or an instance."
         )
@@ -168,20 +152,19 @@ def _require_target(aws: Aws, table: Mapping[str, Any], route: Route) -> None:
 
 # --- Routes
 
-_DESTINATIONS = aws_names("destinationCidrBlock", "destinationIpv6CidrBlock", "destinationPrefixListId")
+_BLOCK = "destinationCidrBlock"
 
 
 def _check_route(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from (InvalidInput("routeTableId", error) for error in route_errors(inputs, _DESTINATIONS))
-    yield from ec2.check_cidrs(inputs, ["destinationCidrBlock"])
-    yield from ec2.check_cidrs(inputs, ["destinationIpv6CidrBlock"], version=6)
+    yield from (InvalidInput("routeTableId", error) for error in route_errors(inputs, _BLOCK))
+    yield from ec2.check_cidrs(inputs, [_BLOCK])
 
 
 def _create_route(aws: Aws, inputs: Props) -> str:
-    route = parse_route(inputs, _DESTINATIONS)
+    route = parse_route(inputs, _BLOCK)
     add_route(aws, inputs["routeTableId"], route)
     # The provider makes this id: AWS gives routes none.
-    return f"r-{inputs['routeTableId']}{zlib.crc32(route.destination[1].encode())}"
+    return f"r-{inputs['routeTableId']}{zlib.crc32(route.block.encode())}"
 
 
 def _read_route(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -190,16 +173,15 @@ def _read_route(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _find_route(aws: Aws, inputs: Props) -> Route:
-    destination = parse_route(inputs, _DESTINATIONS).destination
     for route in custom_routes(ec2.described(aws, ec2.ROUTE_TABLE, inputs["routeTableId"])):
-        if route.destination == destination:
+        if route.block == inputs[_BLOCK]:
             return route
-    raise ResourceError("InvalidRoute.NotFound", f"{inputs['routeTableId']} has no route to {destination[1]}")
+    raise ResourceError("InvalidRoute.NotFound", f"{inputs['routeTableId']} has no route to {inputs[_BLOCK]}")
 
 
 def _update_route(aws: Aws, ident: str, old: Props, new: Props) -> None:
     table = new["routeTableId"]
-    current, desired = _find_route(aws, old), parse_route(new, _DESTINATIONS)
+    current, desired = _find_route(aws, old), parse_route(new, _BLOCK)
     if current == desired:
         return
     delete_route(aws, table, current)
@@ -216,7 +198,7 @@ def _delete_route(aws: Aws, ident: str, outputs: Props) -> None:
 
 ROUTE = ResourceKind(
     token="aws:ec2/route:Route",
-    inputs=updates(*TARGETS) | replaces(*_DESTINATIONS, "routeTableId"),
+    inputs=updates(*TARGETS) | replaces(_BLOCK, "routeTableId"),
     computed=frozenset({"gatewayId", "networkInterfaceId"}),
     create=_create_route,
     read=_read_route,
@@ -260,38 +242,27 @@ def _read_table(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _update_table(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _require_gateways(aws, ident, new.get("propagatingVgws") or [])
     # Without `routes` the program does not manage them; an empty list deletes all.
     if new.get("routes") is not None and old.get("routes") != new["routes"]:
         set_routes(aws, ident, [parse_route(route) for route in new["routes"]])
     ec2.retag(aws, ident, old, new)
 
 
-def _require_gateways(aws: Aws, ident: str, gateways: list[str]) -> None:
-    vpc = ec2.described(aws, ec2.ROUTE_TABLE, ident)["VpcId"] if gateways else ""
-    for gateway in gateways:
-        attached = ec2.described(aws, ec2.VPN_GATEWAY, gateway)["VpcAttachments"]
-        if not any(attachment["VpcId"] == vpc and attachment["State"] == "attached" for attachment in attached):
-            raise ResourceError("Gateway.NotAttached", f"resource {gateway} is not attached to network {vpc}")
-
-
 ROUTE_TABLE = ResourceKind(
     token="aws:ec2/routeTable:RouteTable",
-    inputs=updates("propagatingVgws", "routes", "tags") | replaces("vpcId"),
-    computed=frozenset({"propagatingVgws", "routes"}),
-    sets=frozenset({"propagatingVgws", "routes"}),
+    inputs=updates("routes", "tags") | replaces("vpcId"),
+    computed=frozenset({"routes"}),
+    sets=frozenset({"routes"}),
     create=_create_table,
     read=_read_table,
     update=_update_table,
     delete=deletes("ec2", "delete_route_table", "RouteTableId"),
     complaints=_check_table,
-    note="moto has no route propagation: propagatingVgws are checked, their routes never appear",
 )
 DEFAULT_ROUTE_TABLE = replace(
     ROUTE_TABLE,
     token="aws:ec2/defaultRouteTable:DefaultRouteTable",
-    inputs=updates("propagatingVgws", "routes", "tags") | replaces("defaultRouteTableId"),
-    computed=frozenset({"routes"}),
+    inputs=updates("routes", "tags") | replaces("defaultRouteTableId"),
     create=_create_default_table,
     delete=delete_nothing,  # the main route table is deleted with its VPC
 )
@@ -299,21 +270,17 @@ DEFAULT_ROUTE_TABLE = replace(
 
 # --- Route table associations
 
-_TARGETS = aws_names("gatewayId", "subnetId")
-
 
 def _check_association(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    if bool(inputs.get("subnetId")) == bool(inputs.get("gatewayId")):
-        yield InvalidInput("subnetId", "or gatewayId must be set, and not both")
+    if not inputs.get("subnetId"):
+        yield InvalidInput("subnetId", "is required: gateways are not modelled")
 
 
 def _create_association(aws: Aws, inputs: Props) -> str:
     table = ec2.lasting(aws, ec2.ROUTE_TABLE, inputs["routeTableId"])
-    if subnet := inputs.get("subnetId"):
-        _require_unassociated(aws, table, subnet)
-    target = renamed(inputs, _TARGETS)
-    response = aws.call("ec2", "associate_route_table", RouteTableId=inputs["routeTableId"], **target)
-    return str(response["AssociationId"])
+    _require_unassociated(aws, table, inputs["subnetId"])
+    call = {"RouteTableId": inputs["routeTableId"], "SubnetId": inputs["subnetId"]}
+    return str(aws.call("ec2", "associate_route_table", **call)["AssociationId"])
 
 
 def _require_unassociated(aws: Aws, table: dict[str, Any], subnet: str) -> None:
@@ -347,7 +314,7 @@ def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
 
 ROUTE_TABLE_ASSOCIATION = ResourceKind(
     token="aws:ec2/routeTableAssociation:RouteTableAssociation",
-    inputs=updates("routeTableId") | replaces(*_TARGETS),
+    inputs=updates("routeTableId") | replaces("subnetId"),
     create=_create_association,
     read=_read_association,
     update=_update_association,

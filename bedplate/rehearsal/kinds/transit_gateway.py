@@ -22,7 +22,6 @@ _DEFAULTS = {
     _ASSOCIATES: "enable",
     _PROPAGATES: "enable",
     "dnsSupport": "enable",
-    "multicastSupport": "disable",
     "securityGroupReferencingSupport": "disable",
     "vpnEcmpSupport": "enable",
 }
@@ -83,7 +82,7 @@ def _delete_gateway(aws: Aws, ident: str, outputs: Props) -> None:
 
 TRANSIT_GATEWAY = ResourceKind(
     token="aws:ec2transitgateway/transitGateway:TransitGateway",
-    inputs=updates(*_DEFAULTS, "description", "tags") | replaces("multicastSupport"),
+    inputs=updates(*_DEFAULTS, "description", "tags"),
     defaults=_DEFAULTS,
     changed_by_update=frozenset({"associationDefaultRouteTableId", "propagationDefaultRouteTableId"}),
     create=_create_gateway,
@@ -241,17 +240,13 @@ def _create_peering(aws: Aws, inputs: Props) -> str:
         "create_transit_gateway_peering_attachment",
         TransitGatewayId=requester,
         PeerTransitGatewayId=accepter,
-        PeerAccountId=inputs.get("peerAccountId") or aws.account,
+        PeerAccountId=aws.account,
         PeerRegion=inputs["peerRegion"],
     )
     return ec2.tag(aws, response["TransitGatewayPeeringAttachment"]["TransitGatewayAttachmentId"], inputs)
 
 
 def _require_peer(aws: Aws, inputs: Props) -> None:
-    if inputs.get("peerAccountId") not in (None, aws.account):
-        raise UnsupportedError(
-            "the rehearsal has one account: peering with other accounts is not modelled", key="peerAccountId"
-        )
     peer = inputs["peerTransitGatewayId"]
     if peer == inputs["transitGatewayId"]:
         raise ResourceError(
@@ -277,7 +272,7 @@ def _read_peering(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     attachment = ec2.described(aws, ec2.TRANSIT_ATTACHMENT, ident)
     return {
         "arn": aws.arn("ec2", f"transit-gateway-attachment/{ident}"),
-        "options": inputs.get("options") or {"dynamicRouting": "disable"},
+        "options": {"dynamicRouting": "disable"},
         "peerAccountId": aws.account,
         "state": attachment["State"],
     }
@@ -302,9 +297,7 @@ def _delete_peering(aws: Aws, ident: str, outputs: Props) -> None:
 
 TRANSIT_PEERING = ResourceKind(
     token="aws:ec2transitgateway/peeringAttachment:PeeringAttachment",
-    inputs=updates("tags")
-    | replaces("options", "peerAccountId", "peerRegion", "peerTransitGatewayId", "transitGatewayId"),
-    computed=frozenset({"options", "peerAccountId"}),
+    inputs=updates("tags") | replaces("peerRegion", "peerTransitGatewayId", "transitGatewayId"),
     changed_by_update=frozenset({"state"}),
     create=_create_peering,
     read=_read_peering,

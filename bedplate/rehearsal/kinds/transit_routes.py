@@ -87,12 +87,9 @@ def pair(table: str, attachment: str) -> dict[str, str]:
 def _create_association(aws: Aws, inputs: Props) -> str:
     table, attachment = str(inputs["transitGatewayRouteTableId"]), str(inputs["transitGatewayAttachmentId"])
     require_pair(aws, table, attachment)
-    previous = associated_table(aws, attachment)
-    if previous and not inputs.get("replaceExistingAssociation"):
+    if associated_table(aws, attachment):
         message = f"Transit Gateway Attachment {attachment} is already associated to a route table."
         raise ResourceError("Resource.AlreadyAssociated", message)
-    if previous:
-        aws.call("ec2", "disassociate_transit_gateway_route_table", **pair(previous, attachment))
     aws.call("ec2", "associate_transit_gateway_route_table", **pair(table, attachment))
     # The provider makes this id: AWS gives associations none.
     return f"{table}_{attachment}"
@@ -113,7 +110,7 @@ def _delete_association(aws: Aws, ident: str, _outputs: Props) -> None:
 
 TRANSIT_ASSOCIATION = ResourceKind(
     token="aws:ec2transitgateway/routeTableAssociation:RouteTableAssociation",
-    inputs=replaces(*_PAIR, "replaceExistingAssociation"),
+    inputs=replaces(*_PAIR),
     create=_create_association,
     read=_read_association,
     delete=_delete_association,
@@ -163,23 +160,20 @@ TRANSIT_ROUTE_TABLE = ResourceKind(
 
 def _check_route(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from ec2.check_cidrs(inputs, ["destinationCidrBlock"])
-    if bool(inputs.get("transitGatewayAttachmentId")) == bool(inputs.get("blackhole")):
-        yield InvalidInput("transitGatewayAttachmentId", "or blackhole must be set, and not both")
+    if not inputs.get("transitGatewayAttachmentId"):
+        yield InvalidInput("transitGatewayAttachmentId", "is required: routes into nothing are not modelled")
 
 
 def _create_route(aws: Aws, inputs: Props) -> str:
     table, block = inputs["transitGatewayRouteTableId"], inputs["destinationCidrBlock"]
     ec2.require(aws, ec2.TRANSIT_TABLE, table)
-    attachment = inputs.get("transitGatewayAttachmentId")
-    if attachment:
-        require_pair(aws, table, attachment)
+    attachment = inputs["transitGatewayAttachmentId"]
+    require_pair(aws, table, attachment)
     if _static_routes(aws, table, block):
         raise ResourceError(
             "RouteAlreadyExists", f"Route {block} already exists in Transit Gateway Route Table {table}."
         )
-    target = {"TransitGatewayAttachmentId": attachment} if attachment else {"Blackhole": True}
-    call = {"TransitGatewayRouteTableId": table, "DestinationCidrBlock": block}
-    aws.call("ec2", "create_transit_gateway_route", **call, **target)
+    aws.call("ec2", "create_transit_gateway_route", **pair(table, attachment), DestinationCidrBlock=block)
     # The provider makes this id: AWS gives routes none.
     return f"{table}_{block}"
 
@@ -208,8 +202,7 @@ def _delete_route(aws: Aws, ident: str, outputs: Props) -> None:
 
 TRANSIT_ROUTE = ResourceKind(
     token="aws:ec2transitgateway/route:Route",
-    inputs=replaces("blackhole", "destinationCidrBlock", "transitGatewayAttachmentId", "transitGatewayRouteTableId"),
-    defaults={"blackhole": False},
+    inputs=replaces(*_PAIR, "destinationCidrBlock"),
     create=_create_route,
     read=_read_route,
     delete=_delete_route,

@@ -8,18 +8,17 @@ from typing import Any
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import aws_names, call_with, copied, creates_setting, deletes
-from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, checks, rollback
+from bedplate.rehearsal.kinds.limits import Choice, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- VPCs
 
-_ATTRIBUTES = aws_names("enableDnsSupport", "enableDnsHostnames", "enableNetworkAddressUsageMetrics")
+_ATTRIBUTES = aws_names("enableDnsSupport", "enableDnsHostnames")
 # Prefix lengths of VPCs and subnets, and ranges that no VPC can have. Source: VPC user guide, "VPC CIDR blocks".
 _SIZES = range(16, 29)
 _RESERVED = tuple(map(ip_network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4")))
-_LIMITS = {"instanceTenancy": Choice(("default", "dedicated"))}
 
 
 def _check_vpc(inputs: Props) -> Iterator[InvalidInput]:
@@ -71,14 +70,14 @@ def _delete_vpc(aws: Aws, ident: str, outputs: Props) -> None:
 
 VPC = ResourceKind(
     token="aws:ec2/vpc:Vpc",
-    inputs=updates(*_ATTRIBUTES, "tags") | replaces("cidrBlock", "instanceTenancy"),
-    defaults={"enableDnsSupport": True, "instanceTenancy": "default"},
+    inputs=updates(*_ATTRIBUTES, "tags") | replaces("cidrBlock"),
+    defaults={"enableDnsSupport": True},
     computed=frozenset({"cidrBlock", "enableDnsHostnames"}),
     create=_create_vpc,
     read=_read_vpc,
     update=_update_vpc,
     delete=_delete_vpc,
-    complaints=checks(_LIMITS, _check_vpc),
+    complaints=checks({}, _check_vpc),
 )
 
 
@@ -142,27 +141,18 @@ INTERNET_GATEWAY = ResourceKind(
 
 # --- Subnets
 
-# Inputs that ModifySubnetAttribute sets.
-_SUBNET_ATTRIBUTES = aws_names("mapPublicIpOnLaunch", "enableResourceNameDnsARecordOnLaunch")
-# Inputs that moto does not have; their default is false.
-_UNSUPPORTED = ("assignIpv6AddressOnCreation", "enableDns64", "enableResourceNameDnsAaaaRecordOnLaunch")
-_ZONES = ("availabilityZone", "availabilityZoneId")
+_PUBLIC = "mapPublicIpOnLaunch"
 
 
 def _check_subnet(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from ec2.check_cidrs(inputs, ["cidrBlock"], sizes=_SIZES)
     if not inputs.get("cidrBlock"):
         yield InvalidInput("cidrBlock", "is required: IPv6-only subnets are not modelled")
-    yield from check_exclusive(inputs, *_ZONES)
-    for name in (*_UNSUPPORTED, "ipv6Native"):
-        if inputs.get(name):
-            yield InvalidInput(name, "is not modelled by the rehearsal")
 
 
 def _create_subnet(aws: Aws, inputs: Props) -> str:
     values = {**inputs, "availabilityZone": _zone_name(aws, inputs)}
-    separate = (*_SUBNET_ATTRIBUTES, *_UNSUPPORTED, "availabilityZoneId", "ipv6Native", "tags")
-    response = call_with(aws, ("ec2", "create_subnet"), values, apart=separate)
+    response = call_with(aws, ("ec2", "create_subnet"), values, apart=(_PUBLIC, "tags"))
     ident: str = response["Subnet"]["SubnetId"]
     _update_subnet(aws, ident, {}, inputs)
     return ident
@@ -171,10 +161,9 @@ def _create_subnet(aws: Aws, inputs: Props) -> str:
 def _zone_name(aws: Aws, inputs: Props) -> str:
     """Return the name of the requested zone, or the first one; raise ResourceError for a zone of another region."""
     zones = aws.call("ec2", "describe_availability_zones")["AvailabilityZones"]
-    names = {zone["ZoneName"]: zone["ZoneName"] for zone in zones}
-    by_id = {zone["ZoneId"]: zone["ZoneName"] for zone in zones}
-    requested = inputs.get("availabilityZone") or inputs.get("availabilityZoneId") or min(names)
-    if requested not in names | by_id:
+    names = {str(zone["ZoneName"]) for zone in zones}
+    requested = str(inputs.get("availabilityZone") or min(names))
+    if requested not in names:
         known_names = ", ".join(sorted(names))
         raise ResourceError(
             "InvalidParameterValue",
@@ -182,13 +171,13 @@ def _zone_name(aws: Aws, inputs: Props) -> str:
             f"the following availability zones: {known_names}.",
             key="availabilityZone",
         )
-    return str((names | by_id)[requested])
+    return requested
 
 
 def _read_subnet(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     subnet = ec2.described(aws, ec2.SUBNET, ident)
     return {
-        **copied(subnet, *_ZONES, "cidrBlock"),
+        **copied(subnet, "availabilityZone", "availabilityZoneId", "cidrBlock"),
         "arn": aws.arn("ec2", f"subnet/{ident}"),
         "ownerId": aws.account,
         "privateDnsHostnameTypeOnLaunch": "ip-name",
@@ -196,10 +185,9 @@ def _read_subnet(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _update_subnet(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    for name, parameter in _SUBNET_ATTRIBUTES.items():
-        value = bool(new.get(name))
-        if bool(old.get(name)) != value:
-            aws.call("ec2", "modify_subnet_attribute", SubnetId=ident, **{parameter: {"Value": value}})
+    is_public = bool(new.get(_PUBLIC))
+    if bool(old.get(_PUBLIC)) != is_public:
+        aws.call("ec2", "modify_subnet_attribute", SubnetId=ident, MapPublicIpOnLaunch={"Value": is_public})
     ec2.retag(aws, ident, old, new)
 
 
@@ -211,9 +199,9 @@ def _delete_subnet(aws: Aws, ident: str, outputs: Props) -> None:
 
 SUBNET = ResourceKind(
     token="aws:ec2/subnet:Subnet",
-    inputs=updates(*_SUBNET_ATTRIBUTES, *_UNSUPPORTED, "tags") | replaces(*_ZONES, "cidrBlock", "ipv6Native", "vpcId"),
-    defaults=dict.fromkeys((*_SUBNET_ATTRIBUTES, *_UNSUPPORTED, "ipv6Native"), False),
-    computed=frozenset(_ZONES),
+    inputs=updates(_PUBLIC, "tags") | replaces("availabilityZone", "cidrBlock", "vpcId"),
+    defaults={_PUBLIC: False},
+    computed=frozenset({"availabilityZone"}),
     create=_create_subnet,
     read=_read_subnet,
     update=_update_subnet,
@@ -277,8 +265,6 @@ def _create_peering(aws: Aws, inputs: Props) -> str:
 
 def _require_disjoint(aws: Aws, inputs: Props) -> None:
     """Raise ResourceError for VPCs with overlapping blocks: AWS creates such a peering in the state `failed`."""
-    if inputs.get("peerOwnerId") not in (None, aws.account):
-        return
     peer_aws = aws.in_region(inputs.get("peerRegion") or aws.region)
     block = ec2.described(aws, ec2.VPC, inputs["vpcId"])["CidrBlock"]
     peer_block = ec2.described(peer_aws, ec2.VPC, inputs["peerVpcId"])["CidrBlock"]
@@ -354,8 +340,8 @@ _delete_peering = deletes("ec2", "delete_vpc_peering_connection", "VpcPeeringCon
 
 VPC_PEERING = ResourceKind(
     token="aws:ec2/vpcPeeringConnection:VpcPeeringConnection",
-    inputs=updates(*_SIDES, "autoAccept", "tags") | replaces("peerOwnerId", "peerRegion", "peerVpcId", "vpcId"),
-    computed=frozenset({*_SIDES, "peerOwnerId", "peerRegion"}),
+    inputs=updates(*_SIDES, "autoAccept", "tags") | replaces("peerRegion", "peerVpcId", "vpcId"),
+    computed=frozenset({*_SIDES, "peerRegion"}),
     changed_by_update=frozenset({"acceptStatus"}),
     create=_create_peering,
     read=_read_peering,

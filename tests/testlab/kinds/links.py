@@ -202,16 +202,6 @@ TRANSIT = (
         inputs=lambda world: {**membership(world), "destinationCidrBlock": "10.65.0.0/16"},
         read_back=read_route,
     ),
-    KindFixture(
-        "aws:ec2transitgateway/route:Route",
-        variant="into nothing",
-        inputs=lambda world: {
-            "transitGatewayRouteTableId": world.plain_table,
-            "destinationCidrBlock": "10.64.0.0/10",
-            "blackhole": True,
-        },
-        read_back=read_route,
-    ),
 )
 
 

@@ -94,7 +94,6 @@ SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:route53/record:Record", {"type": "HOST"}, "type"),
     ("aws:route53/record:Record", {"records": ["10.20.0.5", "web.lab"]}, "records"),
     ("aws:route53/record:Record", {"type": "AAAA"}, "records"),
-    ("aws:route53/record:Record", {"weightedRoutingPolicies": [{"weight": 1}]}, "setIdentifier"),
     ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 8}, "retentionInDays"),
     ("aws:sns/topic:Topic", {"fifoTopic": True}, "name"),
     ("aws:sns/topic:Topic", {"contentBasedDeduplication": True}, "contentBasedDeduplication"),

@@ -61,11 +61,6 @@ class World:
         )
 
     @cached_property
-    def zone_id(self) -> str:
-        """The zone id of the first zone, the same in every account."""
-        return str(self.aws.call("ec2", "describe_availability_zones")["AvailabilityZones"][0]["ZoneId"])
-
-    @cached_property
     def table(self) -> str:
         """A route table of the VPC."""
         return self.create("create_route_table", "RouteTable.RouteTableId", VpcId=self.vpc)
@@ -105,18 +100,6 @@ class World:
         """A network interface in the subnet."""
         path = "NetworkInterface.NetworkInterfaceId"
         return self.create("create_network_interface", path, SubnetId=self.subnet, Groups=[self.group])
-
-    @cached_property
-    def prefixes(self) -> str:
-        """A prefix list with one block."""
-        return self.create(
-            "create_managed_prefix_list",
-            "PrefixList.PrefixListId",
-            PrefixListName="sites",
-            MaxEntries=5,
-            AddressFamily="IPv4",
-            Entries=[{"Cidr": "192.168.40.0/22"}],
-        )
 
     @cached_property
     def vpn_gateway(self) -> str:
