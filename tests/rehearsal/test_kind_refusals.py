@@ -111,16 +111,14 @@ def test_a_refused_service_resource_raises_the_code_of_aws(
 
 def test_a_refused_create_leaves_nothing(world: World) -> None:
     """When a later call of a create is refused, the results of earlier calls are deleted."""
-    inputs = {
-        **_valid_inputs("aws:iam/role:Role", world),
-        "managedPolicyArns": ["arn:aws:iam::aws:policy/NoSuchPolicy"],
-    }
+    profile = "aws:iam/instanceProfile:InstanceProfile"
+    inputs = {**_valid_inputs(profile, world), "role": "ghost"}
 
     with pytest.raises(ResourceError):
-        KINDS["aws:iam/role:Role"].create(world.aws, inputs)
+        KINDS[profile].create(world.aws, inputs)
 
     with pytest.raises(ResourceError):
-        world.aws.call("iam", "get_role", RoleName=inputs["name"])
+        world.aws.call("iam", "get_instance_profile", InstanceProfileName=inputs["name"])
 
 
 def test_a_bucket_with_objects_needs_force_destroy(world: World) -> None:

@@ -1,13 +1,13 @@
 """Elastic IP addresses, NAT gateways and network interfaces."""
 
-from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import call_with, copied
-from bedplate.rehearsal.kinds.limits import Choice, Text, checks, rollback
+from bedplate.rehearsal.kinds.limits import Choice, Text, check_required, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -93,12 +93,6 @@ ELASTIC_ADDRESS = ResourceKind(
 # --- NAT gateways
 
 
-def _check_nat_gateway(inputs: Props) -> Iterator[InvalidInput]:
-    for key in ("allocationId", "subnetId"):
-        if not inputs.get(key):
-            yield InvalidInput(key, "is required: only public, zonal NAT gateways are modelled")
-
-
 def _create_nat_gateway(aws: Aws, inputs: Props) -> str:
     subnet = ec2.described(aws, ec2.SUBNET, inputs["subnetId"])
     # AWS creates the gateway, and it then enters the state `failed`.
@@ -131,7 +125,7 @@ NAT_GATEWAY = ResourceKind(
     read=_read_nat_gateway,
     update=ec2.retag,
     delete=_delete_nat_gateway,
-    complaints=checks({}, _check_nat_gateway),
+    complaints=checks({}, partial(check_required, keys=("allocationId", "subnetId"))),
 )
 
 

@@ -1,11 +1,11 @@
 """CloudWatch metric alarms, SNS topics and their subscriptions."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, aws_text, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.calls import aws_names, call_with, deletes, existing, renamed
 from bedplate.rehearsal.kinds.iam import check_policy
 from bedplate.rehearsal.kinds.limits import (
@@ -44,16 +44,12 @@ _LIMITS = {
     "treatMissingData": Choice(("breaching", "ignore", "missing", "notBreaching")),
 }
 _UPDATED = (
-    "actionsEnabled",
     "alarmActions",
     "alarmDescription",
     "comparisonOperator",
     "datapointsToAlarm",
     "dimensions",
-    "evaluateLowSampleCountPercentiles",
     "evaluationPeriods",
-    "extendedStatistic",
-    "insufficientDataActions",
     "metricName",
     "metricQueries",
     "namespace",
@@ -62,15 +58,9 @@ _UPDATED = (
     "statistic",
     "tags",
     "threshold",
-    "thresholdMetricId",
     "treatMissingData",
-    "unit",
 )
-_RENAMES = {
-    "evaluateLowSampleCountPercentiles": "EvaluateLowSampleCountPercentile",
-    "metricQueries": "Metrics",
-    "name": "AlarmName",
-}
+_RENAMES = {"metricQueries": "Metrics", "name": "AlarmName"}
 _DIMENSION = ("Name", "Value")
 _TAGS = Tagger(service="cloudwatch", ident="ResourceARN")
 
@@ -113,9 +103,8 @@ def _update_alarm(aws: Aws, ident: str, old: Props, new: Props) -> None:
 METRIC_ALARM = ResourceKind(
     token="aws:cloudwatch/metricAlarm:MetricAlarm",
     inputs=updates(*_UPDATED) | replaces("name"),
-    defaults={"actionsEnabled": True, "treatMissingData": "missing"},
-    computed=frozenset({"evaluateLowSampleCountPercentiles"}),
-    sets=frozenset({"alarmActions", "insufficientDataActions", "metricQueries", "okActions"}),
+    defaults={"treatMissingData": "missing"},
+    sets=frozenset({"alarmActions", "metricQueries", "okActions"}),
     naming=Naming(longest=255),
     create=_create_alarm,
     read=_read_alarm,
@@ -123,50 +112,17 @@ METRIC_ALARM = ResourceKind(
     delete=deletes("cloudwatch", "delete_alarms", "AlarmNames"),
     complaints=checks(
         _LIMITS,
-        partial(check_exclusive, first="statistic", second="extendedStatistic"),
         partial(check_exclusive, first="metricName", second="metricQueries"),
         partial(check_either, first="metricName", second="metricQueries"),
     ),
 )
-_TOPIC_LIMITS = {
-    "name": Text(1, 256, r"[a-zA-Z0-9_-]+(\.fifo)?", "letters, digits and _-"),
-    "displayName": Text(0, 100),
-    "tracingConfig": Choice(("Active", "PassThrough")),
-}
+_TOPIC_LIMITS = {"name": Text(1, 256, r"[a-zA-Z0-9_-]+", "letters, digits and _-")}
 # Inputs that SNS stores as string attributes.
-_TOPIC_ATTRIBUTES = aws_names(
-    "contentBasedDeduplication",
-    "deliveryPolicy",
-    "displayName",
-    "kmsMasterKeyId",
-    "policy",
-    "signatureVersion",
-    "tracingConfig",
-)
+_TOPIC_ATTRIBUTES = aws_names("kmsMasterKeyId", "policy")
 _TOPIC_TAGS = Tagger(service="sns", ident="ResourceArn")
 
 
-def _attributes(inputs: Props, names: Mapping[str, str]) -> dict[str, str]:
-    return {name: aws_text(value) for name, value in renamed(inputs, names).items()}
-
-
-def _changed_attributes(old: Props, new: Props, names: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield the parameters of the call that sets an attribute, for each changed one."""
-    for key, name in names.items():
-        if old.get(key) != new.get(key):
-            value = new.get(key) or ("{}" if key == "filterPolicy" else "")
-            yield {"AttributeName": name, "AttributeValue": aws_text(value)}
-
-
 # --- SNS topics
-
-
-def _check_topic(inputs: Props) -> Iterator[InvalidInput]:
-    fifo, name = bool(inputs.get("fifoTopic")), inputs.get("name")
-    if is_known(name) and str(name).endswith(".fifo") != fifo:
-        yield InvalidInput("name", "must end in .fifo when fifoTopic is true, and only then")
-    if inputs.get("contentBasedDeduplication") and not fifo:
-        yield InvalidInput("contentBasedDeduplication", "requires fifoTopic to be true")
 
 
 def _create_topic(aws: Aws, inputs: Props) -> str:
@@ -176,7 +132,7 @@ def _create_topic(aws: Aws, inputs: Props) -> str:
     if arn in [topic["TopicArn"] for topic in aws.call("sns", "list_topics")["Topics"]]:
         # AWS would return the existing topic. Two resources must not manage one topic.
         raise ResourceError("InvalidParameter", f"Topic already exists: {name}", key="name")
-    attributes = _attributes(inputs, _TOPIC_ATTRIBUTES | aws_names("fifoTopic"))
+    attributes = renamed(inputs, _TOPIC_ATTRIBUTES)
     tags = tag_pairs(inputs.get("tags"))
     response = aws.call("sns", "create_topic", Name=name, Attributes=attributes, Tags=tags)
     return str(response["TopicArn"])
@@ -195,29 +151,28 @@ def _read_topic(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         "name": ident.rpartition(":")[2],
         "owner": aws.account,
         "policy": inputs.get("policy") or attributes.get("Policy", ""),
-        "signatureVersion": inputs.get("signatureVersion") or 0,
     }
 
 
 def _update_topic(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _require_topic_key(aws, new)
-    for attribute in _changed_attributes(old, new, _TOPIC_ATTRIBUTES):
-        aws.call("sns", "set_topic_attributes", TopicArn=ident, **attribute)
+    for key, name in _TOPIC_ATTRIBUTES.items():
+        if old.get(key) != new.get(key):
+            attribute = {"AttributeName": name, "AttributeValue": new.get(key) or ""}
+            aws.call("sns", "set_topic_attributes", TopicArn=ident, **attribute)
     _TOPIC_TAGS.retag(aws, ident, old, new)
 
 
 TOPIC = ResourceKind(
     token="aws:sns/topic:Topic",
-    inputs=updates(*_TOPIC_ATTRIBUTES, "tags") | replaces("fifoTopic", "name", "namePrefix"),
-    defaults={"contentBasedDeduplication": False, "fifoTopic": False},
-    computed=frozenset({"name", "namePrefix", "policy", "signatureVersion", "tracingConfig"}),
+    inputs=updates(*_TOPIC_ATTRIBUTES, "tags") | replaces("name", "namePrefix"),
+    computed=frozenset({"name", "namePrefix", "policy"}),
     naming=Naming(longest=256),
     create=_create_topic,
     read=_read_topic,
     update=_update_topic,
     delete=deletes("sns", "delete_topic", "TopicArn"),
-    complaints=checks(_TOPIC_LIMITS, check_policy, _check_topic),
-    note="moto does not store signatureVersion and tracingConfig",
+    complaints=checks(_TOPIC_LIMITS, check_policy),
 )
 
 
@@ -237,15 +192,7 @@ _ENDPOINT_PATTERNS = {
 }
 # The recipient must confirm the subscription before SNS delivers messages.
 _CONFIRMED = frozenset({"email", "email-json", "http", "https"})
-_SUBSCRIPTION_LIMITS = {
-    "filterPolicyScope": Choice(("MessageAttributes", "MessageBody")),
-    "protocol": Choice(tuple(_ENDPOINT_PATTERNS)),
-}
-# Inputs that SNS stores as string attributes.
-_SUBSCRIPTION_ATTRIBUTES = aws_names(
-    "deliveryPolicy", "filterPolicy", "filterPolicyScope", "rawMessageDelivery", "redrivePolicy", "subscriptionRoleArn"
-)
-_CONFIRMATION_DEFAULTS = {"confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False}
+_SUBSCRIPTION_LIMITS = {"protocol": Choice(tuple(_ENDPOINT_PATTERNS))}
 
 
 def _check_subscription(inputs: Props) -> Iterator[InvalidInput]:
@@ -257,38 +204,27 @@ def _check_subscription(inputs: Props) -> Iterator[InvalidInput]:
 
 def _create_subscription(aws: Aws, inputs: Props) -> str:
     aws.call("sns", "get_topic_attributes", TopicArn=inputs["topic"])
-    attributes = _attributes(inputs, _SUBSCRIPTION_ATTRIBUTES)
     target = {"TopicArn": inputs["topic"], "Protocol": inputs["protocol"], "Endpoint": inputs["endpoint"]}
-    response = aws.call("sns", "subscribe", **target, Attributes=attributes, ReturnSubscriptionArn=True)
+    response = aws.call("sns", "subscribe", **target, ReturnSubscriptionArn=True)
     return str(response["SubscriptionArn"])
 
 
 def _read_subscription(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     aws.call("sns", "get_subscription_attributes", SubscriptionArn=ident)
-    scope = inputs.get("filterPolicyScope") or ("MessageAttributes" if inputs.get("filterPolicy") else "")
     is_pending = inputs["protocol"] in _CONFIRMED
     return {
         "arn": ident,
         "confirmationWasAuthenticated": not is_pending,
-        "filterPolicyScope": scope,
         "ownerId": aws.account,
         "pendingConfirmation": is_pending,
     }
 
 
-def _update_subscription(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    for attribute in _changed_attributes(old, new, _SUBSCRIPTION_ATTRIBUTES):
-        aws.call("sns", "set_subscription_attributes", SubscriptionArn=ident, **attribute)
-
-
 TOPIC_SUBSCRIPTION = ResourceKind(
     token="aws:sns/topicSubscription:TopicSubscription",
-    inputs=updates(*_SUBSCRIPTION_ATTRIBUTES, *_CONFIRMATION_DEFAULTS) | replaces("endpoint", "protocol", "topic"),
-    defaults={**_CONFIRMATION_DEFAULTS, "rawMessageDelivery": False},
-    computed=frozenset({"filterPolicyScope"}),
+    inputs=replaces("endpoint", "protocol", "topic"),
     create=_create_subscription,
     read=_read_subscription,
-    update=_update_subscription,
     delete=deletes("sns", "unsubscribe", "SubscriptionArn"),
     complaints=checks(_SUBSCRIPTION_LIMITS, _check_subscription),
     note="subscriptions that need a confirmation stay pending",

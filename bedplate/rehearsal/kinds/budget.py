@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, capitalized, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_nested, checks, resource_name, tag_pairs
 from bedplate.rehearsal.simulation import Aws
@@ -22,7 +22,7 @@ _NOTIFICATION = {
     "thresholdType": Choice(("ABSOLUTE_VALUE", "PERCENTAGE")),
 }
 _DATE = "%Y-%m-%d_%H:%M"  # the provider's date format
-_END = "2087-06-15_00:00"  # the default end of a budget
+_END = datetime(2087, 6, 15, tzinfo=UTC)  # the default end of a budget
 
 
 def _check(inputs: Props) -> Iterator[InvalidInput]:
@@ -32,7 +32,7 @@ def _check(inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    ident = f"{inputs.get('accountId') or aws.account}:{resource_name(inputs)}"
+    ident = f"{aws.account}:{resource_name(inputs)}"
     _put_budget(aws, ident, inputs)
     return ident
 
@@ -58,24 +58,16 @@ def _notification(notification: Props) -> dict[str, Any]:
 
 def _budget(name: str, inputs: Props) -> dict[str, Any]:
     limit = {"Amount": str(inputs.get("limitAmount")), "Unit": inputs.get("limitUnit")}
-    types = {capitalized(key): value for key, value in (inputs.get("costTypes") or {}).items()}
     budget = {
         "BudgetName": name,
         **renamed(inputs, aws_names("budgetType", "timeUnit")),
-        "TimePeriod": {"Start": _parse_time(_start(inputs)), "End": _parse_time(inputs.get("timePeriodEnd") or _END)},
-        "CostFilters": {item["name"]: item["values"] for item in inputs.get("costFilters") or []},
+        "TimePeriod": {"Start": _this_month(), "End": _END},
     }
-    amount = {"BudgetLimit": limit} if inputs.get("limitAmount") else {}
-    return {**budget, **amount, **({"CostTypes": types} if types else {})}
+    return {**budget, **({"BudgetLimit": limit} if inputs.get("limitAmount") else {})}
 
 
-def _parse_time(text: str) -> datetime:
-    return datetime.strptime(text, _DATE).replace(tzinfo=UTC)
-
-
-def _start(inputs: Props) -> str:
-    this_month = datetime.now(UTC).replace(day=1, hour=0, minute=0)
-    return str(inputs.get("timePeriodStart") or this_month.strftime(_DATE))
+def _this_month() -> datetime:
+    return datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -85,7 +77,8 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         "accountId": account,
         "arn": f"arn:aws:budgets::{account}:budget/{name}",
         "name": name,
-        "timePeriodStart": _start(inputs),
+        "timePeriodEnd": _END.strftime(_DATE),
+        "timePeriodStart": _this_month().strftime(_DATE),
     }
 
 
@@ -100,13 +93,10 @@ def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 BUDGET = ResourceKind(
     token="aws:budgets/budget:Budget",
-    inputs=updates("budgetType", "costFilters", "costTypes", "limitAmount", "limitUnit", "notifications")
-    | updates("tags", "timePeriodEnd", "timePeriodStart", "timeUnit")
-    | replaces("accountId", "name", "namePrefix"),
-    defaults={"timePeriodEnd": _END},
-    computed=frozenset({"accountId", "costFilters", "costTypes", "limitAmount", "limitUnit", "name", "namePrefix"})
-    | {"timePeriodStart"},
-    sets=frozenset({"costFilters", "notifications"}),
+    inputs=updates("budgetType", "limitAmount", "limitUnit", "notifications", "tags", "timeUnit")
+    | replaces("name", "namePrefix"),
+    computed=frozenset({"limitAmount", "limitUnit", "name", "namePrefix"}),
+    sets=frozenset({"notifications"}),
     naming=Naming(longest=100),
     create=_create,
     read=_read,

@@ -12,7 +12,6 @@ from bedplate.rehearsal.kinds.iam import FILE_SYSTEM_FORM, check_policy, require
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Items,
-    Number,
     Tagger,
     Text,
     check_nested,
@@ -28,9 +27,7 @@ from bedplate.rehearsal.wire import is_known
 
 _LIMITS = {
     "creationToken": Text(1, 64),
-    "performanceMode": Choice(("generalPurpose", "maxIO")),
-    "throughputMode": Choice(("bursting", "provisioned", "elastic")),
-    "provisionedThroughputInMibps": Number(1, 3414),
+    "throughputMode": Choice(("bursting", "elastic")),
 }
 _PERIODS = tuple(f"AFTER_{days}" for days in ("1_DAY", *(f"{n}_DAYS" for n in (7, 14, 30, 60, 90, 180, 270, 365))))
 _LIFECYCLE_LIMITS = {
@@ -39,22 +36,15 @@ _LIFECYCLE_LIMITS = {
     "transitionToPrimaryStorageClass": Choice(("AFTER_1_ACCESS",)),
 }
 _DEFAULT_KEY = "alias/aws/elasticfilesystem"
-_SEPARATE = ("creationToken", "lifecyclePolicies", "protection", "tags")
+_SEPARATE = ("creationToken", "lifecyclePolicies", "tags")
 EFS_TAGS = Tagger(service="efs", ident="ResourceId")
 
 
 def _check_file_system(inputs: Props) -> Iterator[InvalidInput]:
     yield from check_nested(inputs, "lifecyclePolicies", _LIFECYCLE_LIMITS)
     yield from _check_lifecycle(inputs.get("lifecyclePolicies"))
-    if inputs.get("performanceMode") == "maxIO" and inputs.get("throughputMode") == "elastic":
-        yield InvalidInput("throughputMode", "cannot be elastic when performanceMode is maxIO")
     if inputs.get("kmsKeyId") and inputs.get("encrypted") is not True:
         yield InvalidInput("encrypted", "must be true when kmsKeyId is set")
-    provisioned = inputs.get("throughputMode") == "provisioned"
-    if provisioned != (inputs.get("provisionedThroughputInMibps") is not None):
-        yield InvalidInput(
-            "provisionedThroughputInMibps", "is required when throughputMode is provisioned, and not allowed otherwise"
-        )
 
 
 def _check_lifecycle(policies: object) -> Iterator[InvalidInput]:
@@ -68,7 +58,6 @@ def _check_lifecycle(policies: object) -> Iterator[InvalidInput]:
 def _create_file_system(aws: Aws, inputs: Props) -> str:
     if inputs.get("kmsKeyId"):
         _require_key(aws, inputs["kmsKeyId"])
-    _require_zone(aws, inputs.get("availabilityZoneName"))
     token, tags = inputs.get("creationToken") or str(uuid4()), tag_pairs(inputs.get("tags"))
     response = call_with(aws, ("efs", "create_file_system"), inputs, apart=_SEPARATE, CreationToken=token, Tags=tags)
     ident: str = response["FileSystemId"]
@@ -81,14 +70,6 @@ def _require_key(aws: Aws, key: str) -> None:
     metadata = aws.call("kms", "describe_key", KeyId=key)["KeyMetadata"]
     if not metadata["Enabled"]:
         raise ResourceError("BadRequest", f"{key} is {metadata['KeyState']}", key="kmsKeyId")
-
-
-def _require_zone(aws: Aws, zone: str | None) -> None:
-    zones = aws.call("ec2", "describe_availability_zones")["AvailabilityZones"] if zone else []
-    if zone and zone not in [item["ZoneName"] for item in zones]:
-        raise ResourceError(
-            "UnsupportedAvailabilityZone", f"{aws.region} has no availability zone {zone}", key="availabilityZoneName"
-        )
 
 
 def _set_lifecycle(aws: Aws, ident: str, old: Props, new: Props) -> None:
@@ -106,7 +87,7 @@ def _read_file_system(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         **copied(system, "ownerId", "performanceMode", arn="FileSystemArn"),
         "dnsName": f"{ident}.efs.{aws.region}.amazonaws.com",
         "kmsKeyId": system.get("KmsKeyId") or default_key,
-        "protection": inputs.get("protection") or {"replicationOverwrite": "ENABLED"},
+        "protection": {"replicationOverwrite": "ENABLED"},
         "sizeInBytes": [{"value": 0, "valueInIa": 0, "valueInStandard": 0}],
     }
 
@@ -121,18 +102,16 @@ _delete_file_system = deletes("efs", "delete_file_system", "FileSystemId")
 
 FILE_SYSTEM = ResourceKind(
     token="aws:efs/fileSystem:FileSystem",
-    inputs=updates("lifecyclePolicies", "protection", "provisionedThroughputInMibps", "tags")
-    | updates("throughputMode")
-    | replaces("availabilityZoneName", "creationToken", "encrypted", "kmsKeyId", "performanceMode"),
+    inputs=updates("lifecyclePolicies", "tags", "throughputMode") | replaces("creationToken", "encrypted", "kmsKeyId"),
     defaults={"throughputMode": "bursting"},
-    computed=frozenset({"creationToken", "encrypted", "kmsKeyId", "performanceMode", "protection"}),
+    computed=frozenset({"creationToken", "encrypted", "kmsKeyId"}),
     naming=Naming(key="creationToken", longest=64),
     create=_create_file_system,
     read=_read_file_system,
     update=_update_file_system,
     delete=_delete_file_system,
     complaints=checks(_LIMITS, _check_file_system),
-    note="moto has no UpdateFileSystem: throughput and protection are taken from the inputs",
+    note="moto has no UpdateFileSystem: the mode of throughput is taken from the inputs",
 )
 
 
@@ -169,7 +148,7 @@ def _read_mount_target(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         **copied(target, "availabilityZoneId", "availabilityZoneName", "ipAddress", "networkInterfaceId", "ownerId"),
         "dnsName": dns,
         "fileSystemArn": aws.arn("elasticfilesystem", f"file-system/{system_id}"),
-        "ipAddressType": inputs.get("ipAddressType") or "IPV4_ONLY",
+        "ipAddressType": "IPV4_ONLY",
         "mountTargetDnsName": f"{target['AvailabilityZoneName']}.{dns}",
         "securityGroups": _effective_groups(aws, ident, target["SubnetId"]),
     }
@@ -194,9 +173,8 @@ def _update_mount_target(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 MOUNT_TARGET = ResourceKind(
     token="aws:efs/mountTarget:MountTarget",
-    inputs=updates("securityGroups")
-    | replaces("fileSystemId", "ipAddress", "ipAddressType", "ipv6Address", "subnetId"),
-    computed=frozenset({"ipAddress", "ipAddressType", "ipv6Address", "securityGroups"}),
+    inputs=updates("securityGroups") | replaces("fileSystemId", "subnetId"),
+    computed=frozenset({"securityGroups"}),
     sets=frozenset({"securityGroups"}),
     create=_create_mount_target,
     read=_read_mount_target,
@@ -230,8 +208,7 @@ def _delete_policy(aws: Aws, ident: str, outputs: Props) -> None:
 
 FILE_SYSTEM_POLICY = ResourceKind(
     token="aws:efs/fileSystemPolicy:FileSystemPolicy",
-    inputs=updates("bypassPolicyLockoutSafetyCheck", "policy") | replaces("fileSystemId"),
-    defaults={"bypassPolicyLockoutSafetyCheck": False},
+    inputs=updates("policy") | replaces("fileSystemId"),
     create=creates_setting("fileSystemId", _update_policy),
     read=_read_policy,
     update=_update_policy,

@@ -12,7 +12,6 @@ from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, r
 from bedplate.rehearsal.kinds.calls import call_with, copied, deletes
 from bedplate.rehearsal.kinds.limits import (
     Items,
-    Number,
     Tagger,
     Text,
     check_exclusive,
@@ -187,11 +186,10 @@ _NAME = Text(1, 64, r"[\w+=,.@-]+", "letters, digits and +=,.@-_")
 _LIMITS = {
     "name": _NAME,
     "namePrefix": Text(1, 38, r"[\w+=,.@-]+", "letters, digits and +=,.@-_"),
-    "path": Text(1, 512, r"/([!-\x7f]*/)?", "a path that begins and ends with /"),
     "description": Text(0, 1000),
-    "maxSessionDuration": Number(3600, 43200),
 }
-_SEPARATE = ("name", "namePrefix", "tags", "forceDetachPolicies", "managedPolicyArns", "inlinePolicies")
+_SEPARATE = ("name", "namePrefix", "tags")
+_SESSION_SECONDS = 3600
 _TAGS = Tagger(service="iam", add="tag_role", remove="untag_role", ident="RoleName")
 
 
@@ -200,23 +198,7 @@ def _create_role(aws: Aws, inputs: Props) -> str:
     name, tags = resource_name(inputs), tag_pairs(inputs.get("tags"))
     renames = {"assumeRolePolicy": "AssumeRolePolicyDocument"}
     call_with(aws, ("iam", "create_role"), inputs, apart=_SEPARATE, renames=renames, RoleName=name, Tags=tags)
-    with rollback(lambda: _delete_role(aws, name, {"forceDetachPolicies": True})):
-        _set_policies(aws, name, {}, inputs)
     return name
-
-
-def _set_policies(aws: Aws, name: str, old: Props, new: Props) -> None:
-    before, after = set(old.get("managedPolicyArns") or ()), set(new.get("managedPolicyArns") or ())
-    for arn in sorted(before - after):
-        aws.call("iam", "detach_role_policy", RoleName=name, PolicyArn=arn)
-    for arn in sorted(after - before):
-        aws.call("iam", "attach_role_policy", RoleName=name, PolicyArn=arn)
-    old_inline = {item["name"] for item in old.get("inlinePolicies") or ()}
-    inline = {item["name"]: item["policy"] for item in new.get("inlinePolicies") or ()}
-    for policy in sorted(old_inline - inline.keys()):
-        aws.call("iam", "delete_role_policy", RoleName=name, PolicyName=policy)
-    for policy, document in sorted(inline.items()):
-        aws.call("iam", "put_role_policy", RoleName=name, PolicyName=policy, PolicyDocument=document)
 
 
 def _read_role(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -240,10 +222,9 @@ def _update_role(aws: Aws, ident: str, old: Props, new: Props) -> None:
         "update_role",
         RoleName=ident,
         Description=new.get("description") or "",
-        MaxSessionDuration=new.get("maxSessionDuration") or 3600,
+        MaxSessionDuration=_SESSION_SECONDS,
     )
     _set_boundary(aws, ident, old.get("permissionsBoundary"), new.get("permissionsBoundary"))
-    _set_policies(aws, ident, old, new)
     _TAGS.retag(aws, ident, old, new)
 
 
@@ -254,29 +235,15 @@ def _set_boundary(aws: Aws, ident: str, old: str | None, new: str | None) -> Non
         aws.call("iam", "delete_role_permissions_boundary", RoleName=ident)
 
 
-def _delete_role(aws: Aws, ident: str, outputs: Props) -> None:
-    if outputs.get("forceDetachPolicies") or outputs.get("managedPolicyArns"):
-        for policy in aws.call("iam", "list_attached_role_policies", RoleName=ident)["AttachedPolicies"]:
-            aws.call("iam", "detach_role_policy", RoleName=ident, PolicyArn=policy["PolicyArn"])
-    if outputs.get("forceDetachPolicies") or outputs.get("inlinePolicies"):
-        for name in aws.call("iam", "list_role_policies", RoleName=ident)["PolicyNames"]:
-            aws.call("iam", "delete_role_policy", RoleName=ident, PolicyName=name)
-    aws.call("iam", "delete_role", RoleName=ident)
-
-
 ROLE = ResourceKind(
     token="aws:iam/role:Role",
-    inputs=updates("assumeRolePolicy", "description", "forceDetachPolicies", "maxSessionDuration")
-    | updates("permissionsBoundary", "managedPolicyArns", "inlinePolicies", "tags")
-    | replaces("name", "namePrefix", "path"),
-    defaults={"forceDetachPolicies": False, "maxSessionDuration": 3600, "path": "/"},
-    computed=frozenset({"name", "namePrefix", "managedPolicyArns", "inlinePolicies"}),
-    sets=frozenset({"managedPolicyArns", "inlinePolicies"}),
+    inputs=updates("assumeRolePolicy", "description", "permissionsBoundary", "tags") | replaces("name", "namePrefix"),
+    computed=frozenset({"name", "namePrefix"}),
     naming=Naming(longest=64),
     create=_create_role,
     read=_read_role,
     update=_update_role,
-    delete=_delete_role,
+    delete=deletes("iam", "delete_role", "RoleName"),
     complaints=checks(
         _LIMITS,
         partial(check_exclusive, first="name", second="namePrefix"),
@@ -357,9 +324,8 @@ _PROFILE_TAGS = Tagger(
 
 
 def _create_profile(aws: Aws, inputs: Props) -> str:
-    name, path = resource_name(inputs), inputs.get("path") or "/"
-    tags = tag_pairs(inputs.get("tags"))
-    aws.call("iam", "create_instance_profile", InstanceProfileName=name, Path=path, Tags=tags)
+    name, tags = resource_name(inputs), tag_pairs(inputs.get("tags"))
+    aws.call("iam", "create_instance_profile", InstanceProfileName=name, Tags=tags)
     with rollback(lambda: _delete_profile(aws, name, inputs)):
         _set_role(aws, name, None, inputs.get("role"))
     return name
@@ -396,8 +362,7 @@ def _delete_profile(aws: Aws, ident: str, outputs: Props) -> None:
 
 INSTANCE_PROFILE = ResourceKind(
     token="aws:iam/instanceProfile:InstanceProfile",
-    inputs=updates("role", "tags") | replaces("name", "namePrefix", "path"),
-    defaults={"path": "/"},
+    inputs=updates("role", "tags") | replaces("name", "namePrefix"),
     computed=frozenset({"name", "namePrefix"}),
     naming=Naming(longest=128),
     create=_create_profile,
@@ -428,7 +393,7 @@ def _create_provider(aws: Aws, inputs: Props) -> str:
         "create_open_id_connect_provider",
         Url=inputs["url"],
         ClientIDList=inputs["clientIdLists"],
-        ThumbprintList=inputs.get("thumbprintLists") or [],
+        ThumbprintList=[],
         Tags=tag_pairs(inputs.get("tags")),
     )
     return str(response["OpenIDConnectProviderArn"])
@@ -445,9 +410,6 @@ def _update_provider(aws: Aws, ident: str, old: Props, new: Props) -> None:
         _delete_provider(aws, ident, old)
         _create_provider(aws, new)
         return
-    if (thumbprints := new.get("thumbprintLists")) and thumbprints != old.get("thumbprintLists"):
-        target = {"OpenIDConnectProviderArn": ident, "ThumbprintList": thumbprints}
-        aws.call("iam", "update_open_id_connect_provider_thumbprint", **target)
     _PROVIDER_TAGS.retag(aws, ident, old, new)
 
 
@@ -456,8 +418,7 @@ _delete_provider = deletes("iam", "delete_open_id_connect_provider", "OpenIDConn
 
 OPEN_ID_CONNECT_PROVIDER = ResourceKind(
     token="aws:iam/openIdConnectProvider:OpenIdConnectProvider",
-    inputs=updates("clientIdLists", "thumbprintLists", "tags") | replaces("url"),
-    computed=frozenset({"thumbprintLists"}),
+    inputs=updates("clientIdLists", "tags") | replaces("url"),
     sets=frozenset({"clientIdLists"}),
     create=_create_provider,
     read=_read_provider,

@@ -7,7 +7,6 @@ from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, r
 from bedplate.rehearsal.kinds.calls import aws_names, copied, deletes, existing, renamed
 from bedplate.rehearsal.kinds.iam import allows_account, check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
-    Choice,
     Number,
     Tagger,
     Text,
@@ -25,44 +24,27 @@ from bedplate.rehearsal.wire import is_known
 _LIMITS = {
     "description": Text(0, 8192),
     "deletionWindowInDays": Number(7, 30),
-    "rotationPeriodInDays": Number(90, 2560),
-    "keyUsage": Choice(("ENCRYPT_DECRYPT", "GENERATE_VERIFY_MAC", "KEY_AGREEMENT", "SIGN_VERIFY")),
 }
 _TAGS = Tagger(service="kms", ident="KeyId", names=("TagKey", "TagValue"))
 _MALFORMED_CODE = "MalformedPolicyDocumentException"
-# Allowed usages by prefix of the key spec. RSA and elliptic curve keys have more than one.
-_USAGES = {"SYMMETRIC_DEFAULT": ("ENCRYPT_DECRYPT",), "HMAC_": ("GENERATE_VERIFY_MAC",)}
-_PARAMETERS = {"customerMasterKeySpec": "KeySpec", **aws_names("description", "keyUsage", "multiRegion", "policy")}
 _DEFAULT_WINDOW = 30  # days until deletion: the default of KMS
-# The settings of a new key: create applies the inputs as a change of these.
-_INITIAL = {"isEnabled": True, "enableKeyRotation": False}
-
-
-def _check_key(inputs: Props) -> Iterator[InvalidInput]:
-    spec, usage = inputs.get("customerMasterKeySpec"), inputs.get("keyUsage")
-    for prefix, usages in _USAGES.items():
-        if is_known(spec) and is_known(usage) and spec.startswith(prefix) and usage not in usages:
-            yield InvalidInput("keyUsage", f"KeyUsage {usage} is not compatible with KeySpec {spec}")
-    if inputs.get("enableKeyRotation") is True and is_known(spec) and spec != "SYMMETRIC_DEFAULT":
-        yield InvalidInput("enableKeyRotation", "is allowed only for symmetric keys (UnsupportedOperationException)")
 
 
 def _create_key(aws: Aws, inputs: Props) -> str:
     if inputs.get("policy"):
         _require_usable_policy(aws, inputs)
     tags = tag_pairs(inputs.get("tags"), ("TagKey", "TagValue"))
-    ident: str = aws.call("kms", "create_key", Tags=tags, **renamed(inputs, _PARAMETERS))["KeyMetadata"]["KeyId"]
+    settings = renamed(inputs, aws_names("description", "policy"))
+    ident: str = aws.call("kms", "create_key", Tags=tags, **settings)["KeyMetadata"]["KeyId"]
     with rollback(lambda: _delete_key(aws, ident, inputs)):
-        _update_key(aws, ident, {**inputs, **_INITIAL}, inputs)
+        _update_key(aws, ident, {**inputs, "enableKeyRotation": False}, inputs)
     return ident
 
 
 def _require_usable_policy(aws: Aws, inputs: Props) -> None:
     """Raise ResourceError for a policy with an unknown role, or one that the account could not change again."""
     require_principals(aws, inputs["policy"], _MALFORMED_CODE)
-    if not inputs.get("bypassPolicyLockoutSafetyCheck") and not allows_account(
-        inputs["policy"], aws.account, "kms:PutKeyPolicy"
-    ):
+    if not allows_account(inputs["policy"], aws.account, "kms:PutKeyPolicy"):
         message = "The new key policy will not allow you to update the key policy in the future."
         raise ResourceError(_MALFORMED_CODE, message, key="policy")
 
@@ -76,7 +58,7 @@ def _read_key(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         "multiRegion": metadata.get("MultiRegion", False),
         "policy": aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"],
         **({"rotationPeriodInDays": 365} if inputs.get("enableKeyRotation") else {}),
-    } | {key: inputs[key] for key in ("policy", "rotationPeriodInDays") if inputs.get(key)}
+    } | ({"policy": inputs["policy"]} if inputs.get("policy") else {})
 
 
 def _describe_key(aws: Aws, ident: str) -> dict[str, Any]:
@@ -90,21 +72,10 @@ def _update_key(aws: Aws, ident: str, old: Props, new: Props) -> None:
         aws.call("kms", "put_key_policy", KeyId=ident, PolicyName="default", Policy=new["policy"])
     if (old.get("description") or "") != (new.get("description") or ""):
         aws.call("kms", "update_key_description", KeyId=ident, Description=new.get("description") or "")
-    _set_rotation(aws, ident, old, new)
-    enabled = new.get("isEnabled", True)
-    if old.get("isEnabled", True) != enabled:
-        aws.call("kms", "enable_key" if enabled else "disable_key", KeyId=ident)
+    rotates = bool(new.get("enableKeyRotation"))
+    if bool(old.get("enableKeyRotation")) != rotates:
+        aws.call("kms", "enable_key_rotation" if rotates else "disable_key_rotation", KeyId=ident)
     _TAGS.retag(aws, ident, old, new)
-
-
-def _set_rotation(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    before, after = ((bool(props.get("enableKeyRotation")), props.get("rotationPeriodInDays")) for props in (old, new))
-    if before == after:
-        return
-    if after[0]:
-        aws.call("kms", "enable_key_rotation", KeyId=ident, **renamed(new, aws_names("rotationPeriodInDays")))
-    else:
-        aws.call("kms", "disable_key_rotation", KeyId=ident)
 
 
 def _delete_key(aws: Aws, ident: str, outputs: Props) -> None:
@@ -114,22 +85,14 @@ def _delete_key(aws: Aws, ident: str, outputs: Props) -> None:
 
 KEY = ResourceKind(
     token="aws:kms/key:Key",
-    inputs=updates("bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "description", "policy")
-    | updates("enableKeyRotation", "isEnabled", "rotationPeriodInDays", "tags")
-    | replaces("customerMasterKeySpec", "keyUsage", "multiRegion"),
-    defaults={
-        "bypassPolicyLockoutSafetyCheck": False,
-        "customerMasterKeySpec": "SYMMETRIC_DEFAULT",
-        "enableKeyRotation": False,
-        "isEnabled": True,
-        "keyUsage": "ENCRYPT_DECRYPT",
-    },
-    computed=frozenset({"description", "multiRegion", "policy", "rotationPeriodInDays"}),
+    inputs=updates("deletionWindowInDays", "description", "enableKeyRotation", "policy", "tags"),
+    defaults={"enableKeyRotation": False},
+    computed=frozenset({"description", "policy"}),
     create=_create_key,
     read=_read_key,
     update=_update_key,
     delete=_delete_key,
-    complaints=checks(_LIMITS, check_policy, _check_key),
+    complaints=checks(_LIMITS, check_policy),
     note="a deleted key stays in the state PendingDeletion, as in AWS",
 )
 

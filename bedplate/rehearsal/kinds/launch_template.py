@@ -9,7 +9,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import copied, deletes, existing, renamed, structure_parameters
+from bedplate.rehearsal.kinds.calls import copied, deletes, existing, structure_parameters
 from bedplate.rehearsal.kinds.iam import names_principal
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -60,8 +60,6 @@ def _require_launch_data(aws: Aws, data: Mapping[str, Any]) -> None:
         _require_image(aws, data["ImageId"])
     if data.get("InstanceType"):
         require_instance_type(aws, data["InstanceType"])
-    if data.get("KeyName"):
-        aws.call("ec2", "describe_key_pairs", KeyNames=[data["KeyName"]])
     ec2.require(aws, ec2.SECURITY_GROUP, *group_ids(data))
     nics = data.get("NetworkInterfaces") or []
     ec2.require(aws, ec2.SUBNET, *(nic["SubnetId"] for nic in nics if nic.get("SubnetId")))
@@ -169,8 +167,6 @@ _SWITCH = Choice(("disabled", "enabled"))
 _BASE_IOPS, _IOPS_PER_GIB, _MIB_PER_OPERATION = 3000, 500, 0.25
 _LIMITS = {
     "name": Text(3, 128, r"[a-zA-Z0-9().\-/_]+", "letters, digits and ().-/_"),
-    "description": Text(0, 255),
-    "ebsOptimized": _BOOLEAN,
     "instanceInitiatedShutdownBehavior": Choice(("stop", "terminate")),
 }
 _BLOCKS: dict[str, dict[str, Limit]] = {
@@ -201,55 +197,30 @@ _BLOCKS: dict[str, dict[str, Limit]] = {
     "capacityReservationSpecification.capacityReservationTarget": {
         "capacityReservationId": Text(11, 20, r"cr-([0-9a-f]{8}|[0-9a-f]{17})", "an id such as cr-0123456789abcdef0")
     },
-    "cpuOptions": {"amdSevSnp": _SWITCH},
-    "creditSpecification": {"cpuCredits": Choice(("standard", "unlimited"))},
     "instanceMarketOptions": {"marketType": Choice(("capacity-block", "spot"))},
     "instanceMarketOptions.spotOptions": {
         "instanceInterruptionBehavior": Choice(("hibernate", "stop", "terminate")),
         "spotInstanceType": Choice(("one-time", "persistent")),
     },
-    "maintenanceOptions": {"autoRecovery": Choice(("default", "disabled"))},
     "placement": {"tenancy": Choice(("dedicated", "default", "host"))},
-    "privateDnsNameOptions": {"hostnameType": Choice(("ip-name", "resource-name"))},
 }
-# Inputs of a template version that are not launch data.
-_VERSION_INPUTS = ("defaultVersion", "description", "updateDefaultVersion")
-_VERSION_PARAMETERS = {"description": "VersionDescription"}
 _LAUNCH_INPUTS = (
     "blockDeviceMappings",
     "capacityReservationSpecification",
-    "cpuOptions",
-    "creditSpecification",
-    "disableApiStop",
-    "disableApiTermination",
-    "ebsOptimized",
-    "enclaveOptions",
-    "hibernationOptions",
     "iamInstanceProfile",
     "imageId",
     "instanceInitiatedShutdownBehavior",
     "instanceMarketOptions",
-    "instanceRequirements",
     "instanceType",
-    "kernelId",
-    "keyName",
-    "licenseSpecifications",
-    "maintenanceOptions",
     "metadataOptions",
     "monitoring",
     "networkInterfaces",
-    "networkPerformanceOptions",
     "placement",
-    "privateDnsNameOptions",
-    "ramDiskId",
-    "secondaryInterfaces",
-    "securityGroupNames",
     "tagSpecifications",
     "userData",
     "vpcSecurityGroupIds",
 )
 _RENAMES = {
-    "securityGroupNames": "SecurityGroups",
     "vpcSecurityGroupIds": "SecurityGroupIds",
     "ipv4AddressCount": "SecondaryPrivateIpAddressCount",
     "ipv4Addresses": "PrivateIpAddresses",
@@ -284,8 +255,6 @@ def _check(inputs: Props) -> Iterator[InvalidInput]:
     for path, limits in _BLOCKS.items():
         yield from check_nested(inputs, path, limits)
     yield from check_exclusive(inputs, "name", "namePrefix")
-    yield from check_exclusive(inputs, "defaultVersion", "updateDefaultVersion")
-    yield from check_exclusive(inputs, "instanceType", "instanceRequirements")
     if inputs.get("networkInterfaces") and inputs.get("vpcSecurityGroupIds"):
         message = "conflicts with networkInterfaces: set securityGroups there"
         yield InvalidInput("vpcSecurityGroupIds", message)
@@ -330,8 +299,7 @@ def _check_performance(disk: Props) -> Iterator[InvalidInput]:
 
 def _create(aws: Aws, inputs: Props) -> str:
     call = {"LaunchTemplateName": resource_name(inputs), "LaunchTemplateData": launch_data(aws, inputs)}
-    response = aws.call("ec2", "create_launch_template", **call, **renamed(inputs, _VERSION_PARAMETERS))
-    ident: str = response["LaunchTemplate"]["LaunchTemplateId"]
+    ident: str = aws.call("ec2", "create_launch_template", **call)["LaunchTemplate"]["LaunchTemplateId"]
     with rollback(lambda: _delete(aws, ident, inputs)):
         # In a second call: moto would mix the tags of the template with those of its instances.
         ec2.retag(aws, ident, {}, inputs)
@@ -351,20 +319,13 @@ def _describe_template(aws: Aws, ident: str) -> dict[str, Any]:
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    if any(old.get(key) != new.get(key) for key in (*_LAUNCH_INPUTS, "description")):
-        data = launch_data(aws, new)
-        call = {"LaunchTemplateId": ident, "LaunchTemplateData": data, **renamed(new, _VERSION_PARAMETERS)}
+    if any(old.get(key) != new.get(key) for key in _LAUNCH_INPUTS):
+        call = {"LaunchTemplateId": ident, "LaunchTemplateData": launch_data(aws, new)}
         aws.call("ec2", "create_launch_template_version", **call)
-    _set_default_version(aws, ident, old, new)
-    ec2.retag(aws, ident, old, new)
-
-
-def _set_default_version(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    version = new.get("defaultVersion") if new.get("defaultVersion") != old.get("defaultVersion") else None
     if new.get("updateDefaultVersion"):
-        version = _describe_template(aws, ident)["LatestVersionNumber"]
-    if version:
-        aws.call("ec2", "modify_launch_template", LaunchTemplateId=ident, DefaultVersion=str(version))
+        version = str(_describe_template(aws, ident)["LatestVersionNumber"])
+        aws.call("ec2", "modify_launch_template", LaunchTemplateId=ident, DefaultVersion=version)
+    ec2.retag(aws, ident, old, new)
 
 
 _delete = deletes("ec2", "delete_launch_template", "LaunchTemplateId")
@@ -372,9 +333,9 @@ _delete = deletes("ec2", "delete_launch_template", "LaunchTemplateId")
 
 LAUNCH_TEMPLATE = ResourceKind(
     token="aws:ec2/launchTemplate:LaunchTemplate",
-    inputs=updates(*_LAUNCH_INPUTS, *_VERSION_INPUTS, "tags") | replaces("name", "namePrefix"),
-    computed=frozenset({"defaultVersion", "name", "namePrefix"}),
-    sets=frozenset({"licenseSpecifications", "securityGroupNames", "vpcSecurityGroupIds"}),
+    inputs=updates(*_LAUNCH_INPUTS, "updateDefaultVersion", "tags") | replaces("name", "namePrefix"),
+    computed=frozenset({"name", "namePrefix"}),
+    sets=frozenset({"vpcSecurityGroupIds"}),
     changed_by_update=frozenset({"defaultVersion", "latestVersion"}),
     naming=Naming(longest=125),
     create=_create,

@@ -5,7 +5,7 @@ too. Functions `require_*`, in the modules of the kinds, raise the API error of 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -120,6 +120,13 @@ def check_either(inputs: Props, first: str, second: str) -> Iterator[InvalidInpu
     """Yield an error when neither of two inputs is set, one of which is required."""
     if inputs.get(first) is None and inputs.get(second) is None:
         yield InvalidInput(first, f"is required unless {second} is set")
+
+
+def check_required(inputs: Props, keys: Iterable[str]) -> Iterator[InvalidInput]:
+    """Yield an error for each missing input that AWS requires unless others are set, which the kind does not model."""
+    for key in keys:
+        if inputs.get(key) is None:
+            yield InvalidInput(key, "is required: the rehearsal models no other input in its place")
 
 
 def checks(

@@ -23,17 +23,10 @@ _LIMITS = {
 
 def _create_log_group(aws: Aws, inputs: Props) -> str:
     name = resource_name(inputs)
-    optional = {key: inputs[key] for key in ("kmsKeyId", "logGroupClass") if inputs.get(key)}
-    _require_key(aws, inputs)
-    aws.call("logs", "create_log_group", logGroupName=name, tags=inputs.get("tags") or {}, **optional)
+    aws.call("logs", "create_log_group", logGroupName=name, tags=inputs.get("tags") or {})
     with rollback(lambda: _delete_log_group(aws, name, {})):
         _set_retention(aws, name, {}, inputs)
     return name
-
-
-def _require_key(aws: Aws, inputs: Props) -> None:
-    if inputs.get("kmsKeyId"):
-        aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
 
 
 def _set_retention(aws: Aws, name: str, old: Props, new: Props) -> None:
@@ -58,7 +51,6 @@ def _read_log_group(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _update_log_group(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _require_key(aws, new)
     _set_retention(aws, ident, old, new)
     before, after = old.get("tags") or {}, new.get("tags") or {}
     arn = aws.arn("logs", f"log-group:{ident}")
@@ -68,24 +60,20 @@ def _update_log_group(aws: Aws, ident: str, old: Props, new: Props) -> None:
         aws.call("logs", "tag_resource", resourceArn=arn, tags=added)
 
 
-def _delete_log_group(aws: Aws, ident: str, outputs: Props) -> None:
-    if not outputs.get("skipDestroy"):
-        aws.call("logs", "delete_log_group", logGroupName=ident)
+_delete_log_group = deletes("logs", "delete_log_group", "logGroupName")
 
 
 LOG_GROUP = ResourceKind(
     token="aws:cloudwatch/logGroup:LogGroup",
-    inputs=updates("kmsKeyId", "retentionInDays", "skipDestroy", "tags")
-    | replaces("logGroupClass", "name", "namePrefix"),
-    defaults={"retentionInDays": 0, "skipDestroy": False},
-    computed=frozenset({"logGroupClass", "name", "namePrefix"}),
+    inputs=updates("retentionInDays", "tags") | replaces("name", "namePrefix"),
+    defaults={"retentionInDays": 0},
+    computed=frozenset({"name", "namePrefix"}),
     naming=Naming(longest=512),
     create=_create_log_group,
     read=_read_log_group,
     update=_update_log_group,
     delete=_delete_log_group,
     complaints=checks(_LIMITS),
-    note="moto does not update kmsKeyId",
 )
 
 

@@ -10,6 +10,7 @@ from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
     Text,
+    check_required,
     checks,
     rollback,
     tag_pairs,
@@ -142,9 +143,7 @@ _ROUTE53_RECORD_LIMITS = {
 
 
 def _check_record(inputs: Props) -> Iterator[InvalidInput]:
-    for key in ("records", "ttl"):
-        if inputs.get(key) is None:
-            yield InvalidInput(key, "is required: aliases are not modelled")
+    yield from check_required(inputs, ("records", "ttl"))
     yield from _check_addresses(inputs)
 
 

@@ -6,13 +6,14 @@ A route is a resource, or a block inside a route table. Both forms use the share
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import aws_names, deletes
-from bedplate.rehearsal.kinds.limits import rollback
+from bedplate.rehearsal.kinds.limits import check_required, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN
@@ -271,11 +272,6 @@ DEFAULT_ROUTE_TABLE = replace(
 # --- Route table associations
 
 
-def _check_association(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    if not inputs.get("subnetId"):
-        yield InvalidInput("subnetId", "is required: gateways are not modelled")
-
-
 def _create_association(aws: Aws, inputs: Props) -> str:
     table = ec2.lasting(aws, ec2.ROUTE_TABLE, inputs["routeTableId"])
     _require_unassociated(aws, table, inputs["subnetId"])
@@ -319,5 +315,5 @@ ROUTE_TABLE_ASSOCIATION = ResourceKind(
     read=_read_association,
     update=_update_association,
     delete=_delete_association,
-    complaints=_check_association,
+    complaints=checks({}, partial(check_required, keys=("subnetId",))),
 )

@@ -1,13 +1,11 @@
 """S3 objects, buckets and replication between buckets."""
 
 import re
-from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import call_parameters
+from bedplate.rehearsal.kinds.calls import call_with
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
@@ -27,17 +25,10 @@ from bedplate.rehearsal.wire import is_known
 
 # --- Objects
 
-_SEPARATE = ("content", "contentBase64", "forceDestroy", "tags", "kmsKeyId", "etag", "sourceHash")
-
 
 def _create_object(aws: Aws, inputs: Props) -> str:
-    text, encoded = inputs.get("content"), inputs.get("contentBase64")
-    body = b64decode(encoded) if encoded is not None else str(text or "").encode()
-    params = call_parameters(aws, ("s3", "put_object"), inputs, apart=_SEPARATE)
-    if inputs.get("kmsKeyId"):
-        aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
-        params |= {"SSEKMSKeyId": inputs["kmsKeyId"], "ServerSideEncryption": "aws:kms"}
-    aws.call("s3", "put_object", Body=body, **params)
+    body = str(inputs.get("content") or "").encode()
+    call_with(aws, ("s3", "put_object"), inputs, apart=("content", "tags"), Body=body)
     _retag(aws, "object", inputs, Bucket=inputs["bucket"], Key=inputs["key"])
     return f"{inputs['bucket']}/{inputs['key']}"
 
@@ -57,7 +48,7 @@ def _read_object(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     return {
         "arn": f"arn:aws:s3:::{bucket}/{key}",
         "contentType": response.get("ContentType", ""),
-        "etag": inputs.get("etag") or response["ETag"].strip('"'),
+        "etag": response["ETag"].strip('"'),
         "serverSideEncryption": response.get("ServerSideEncryption", "AES256"),
         "storageClass": response.get("StorageClass", "STANDARD"),
         "versionId": "" if version == "null" else version,
@@ -87,63 +78,20 @@ def _delete_versions(aws: Aws, bucket: str, key: str = "") -> None:
 
 BUCKET_OBJECT = ResourceKind(
     token="aws:s3/bucketObjectv2:BucketObjectv2",
-    inputs=updates("bucketKeyEnabled", "cacheControl", "content", "contentBase64", "contentDisposition")
-    | updates("contentEncoding", "contentLanguage", "contentType", "etag", "forceDestroy", "kmsKeyId")
-    | updates("metadata", "serverSideEncryption", "sourceHash", "storageClass", "tags")
-    | replaces("bucket", "key"),
-    defaults={"forceDestroy": False},
-    computed=frozenset({"bucketKeyEnabled", "contentType", "etag", "kmsKeyId", "serverSideEncryption"})
-    | {"storageClass"},
+    inputs=updates("content", "contentType", "tags") | replaces("bucket", "key"),
+    computed=frozenset({"contentType"}),
     changed_by_update=frozenset({"etag", "versionId"}),
     create=_create_object,
     read=_read_object,
     update=_update_object,
     delete=_delete_object,
     complaints=checks({"key": Text(1, 1024)}),
-    note="`content` and `contentBase64` only: files and assets as a source are refused",
+    note="`content` only: files and assets as a source are refused",
 )
 
 
 # --- Buckets
 
-S3_ZONES: Mapping[str, str] = MappingProxyType(
-    {
-        "af-south-1": "Z83WF9RJE8B12",
-        "ap-east-1": "ZNB98KWMFR0R6",
-        "ap-east-2": "Z064739330DAH7WJVOO93",
-        "ap-northeast-1": "Z2M4EHUR26P7ZW",
-        "ap-northeast-2": "Z3W03O7B5YMIYP",
-        "ap-northeast-3": "Z2YQB5RD63NC85",
-        "ap-south-1": "Z11RGJOFQNVJUP",
-        "ap-south-2": "Z02976202B4EZMXIPMXF7",
-        "ap-southeast-1": "Z3O0J2DXBE1FTB",
-        "ap-southeast-2": "Z1WCIGYICN2BYD",
-        "ap-southeast-3": "Z01846753K324LI26A3VV",
-        "ap-southeast-4": "Z0312387243XT5FE14WFO",
-        "ap-southeast-5": "Z08660063OXLMA7F1FJHU",
-        "ap-southeast-6": "Z05686083R66JX5C163TC",
-        "ap-southeast-7": "Z0031014GXUMRZG6I14G",
-        "ca-central-1": "Z1QDHH18159H29",
-        "ca-west-1": "Z03565811Z33SLEZTHOUL",
-        "eu-central-1": "Z21DNDUVLTQW6Q",
-        "eu-central-2": "Z030506016YDQGETNASS",
-        "eu-north-1": "Z3BAZG2TWCNX0D",
-        "eu-south-1": "Z30OZKI7KPW7MI",
-        "eu-south-2": "Z0081959F7139GRJC19J",
-        "eu-west-1": "Z1BKCTXD74EZPE",
-        "eu-west-2": "Z3GKZC51ZF0DB4",
-        "eu-west-3": "Z3R1K369G5AVDG",
-        "il-central-1": "Z09640613K4A3MN55U7GU",
-        "me-central-1": "Z06143092I8HRXZRUZROF",
-        "me-south-1": "Z1MPMWCPA7YB62",
-        "mx-central-1": "Z057606446ZNVQJJ8WOP",
-        "sa-east-1": "Z7KQH4QJS55SO",
-        "us-east-1": "Z3AQBSTGFYJSTF",
-        "us-east-2": "Z2O1EMRO9K5GLX",
-        "us-west-1": "Z2F56UZL2M1ACD",
-        "us-west-2": "Z3BJ6K6RIION7M",
-    }
-)
 # S3 user guide, "General purpose bucket naming rules".
 _NAME_PATTERN = r"[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9]"
 # S3 blocks public access to every new bucket; moto does not.
@@ -167,8 +115,7 @@ def _create_bucket(aws: Aws, inputs: Props) -> str:
     name = resource_name(inputs, "bucket")
     _require_unused_name(aws, name)
     configuration = {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
-    lock = {"ObjectLockEnabledForBucket": True} if inputs.get("objectLockEnabled") else {}
-    aws.call("s3", "create_bucket", Bucket=name, **({} if aws.region == "us-east-1" else configuration), **lock)
+    aws.call("s3", "create_bucket", Bucket=name, **({} if aws.region == "us-east-1" else configuration))
     with rollback(lambda: _delete_bucket(aws, name, inputs)):
         aws.call("s3", "put_public_access_block", Bucket=name, PublicAccessBlockConfiguration=_BLOCK_PUBLIC_ACCESS)
         _retag(aws, "bucket", inputs, Bucket=name)
@@ -189,7 +136,6 @@ def _read_bucket(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     return {
         **bucket_names(ident, aws.region),
         "bucket": ident,
-        "objectLockEnabled": bool(inputs.get("objectLockEnabled")),
         "requestPayer": "BucketOwner",
         "versioning": {"enabled": status == "Enabled", "mfaDelete": False},
     }
@@ -202,7 +148,6 @@ def bucket_names(bucket: str, region: str) -> dict[str, str]:
         "bucketDomainName": f"{bucket}.s3.amazonaws.com",
         "bucketRegion": region,
         "bucketRegionalDomainName": f"{bucket}.s3.{region}.amazonaws.com",
-        "hostedZoneId": S3_ZONES.get(region, ""),
     }
 
 
@@ -219,9 +164,9 @@ def _delete_bucket(aws: Aws, ident: str, outputs: Props) -> None:
 
 BUCKET = ResourceKind(
     token="aws:s3/bucket:Bucket",
-    inputs=updates("forceDestroy", "tags") | replaces("bucket", "bucketPrefix", "objectLockEnabled"),
+    inputs=updates("forceDestroy", "tags") | replaces("bucket", "bucketPrefix"),
     defaults={"forceDestroy": False},
-    computed=frozenset({"bucket", "bucketPrefix", "objectLockEnabled"}),
+    computed=frozenset({"bucket", "bucketPrefix"}),
     naming=Naming(key="bucket", longest=63, lower=True),
     create=_create_bucket,
     read=_read_bucket,

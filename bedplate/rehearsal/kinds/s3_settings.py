@@ -22,7 +22,6 @@ from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
-_LIFECYCLE_DEFAULTS = {"transitionDefaultMinimumObjectSize": "all_storage_classes_128K"}
 _ACTIONS = (
     "abortIncompleteMultipartUpload",
     "expiration",
@@ -136,7 +135,7 @@ BUCKET_VERSIONING = bucket_setting(
     lambda _, inputs: {"versioningConfiguration": inputs["versioningConfiguration"]},
     # Versioning can be suspended, never removed.
     ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "Suspended"}}),
-    inputs=updates("mfa", "versioningConfiguration") | replaces("bucket", "expectedBucketOwner"),
+    inputs=updates("versioningConfiguration") | replaces("bucket"),
     complaints=checks({}, partial(check_nested, path="versioningConfiguration", limits=_VERSIONING_LIMITS)),
 )
 
@@ -164,7 +163,7 @@ BUCKET_ENCRYPTION = bucket_setting(
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
     "bucket_encryption",
     _encryption,
-    inputs=updates("rules") | replaces("bucket", "expectedBucketOwner"),
+    inputs=updates("rules") | replaces("bucket"),
     sets=frozenset({"rules"}),
     complaints=_check_encryption,
 )
@@ -174,7 +173,7 @@ BUCKET_PUBLIC_ACCESS_BLOCK = bucket_setting(
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
     "public_access_block",
     lambda _, inputs: {"publicAccessBlockConfiguration": {key: bool(inputs.get(key)) for key in _BLOCKS}},
-    inputs=updates(*_BLOCKS, "skipDestroy") | replaces("bucket"),
+    inputs=updates(*_BLOCKS) | replaces("bucket"),
     defaults=dict.fromkeys(_BLOCKS, False),
 )
 
@@ -221,7 +220,6 @@ BUCKET_LIFECYCLE = bucket_setting(
     "bucket_lifecycle_configuration",
     lambda _, inputs: {"lifecycleConfiguration": {"rules": list(map(_rule_values, inputs["rules"]))}},
     ("delete_bucket_lifecycle", {}),
-    inputs=updates("rules", "transitionDefaultMinimumObjectSize") | replaces("bucket", "expectedBucketOwner"),
-    defaults=_LIFECYCLE_DEFAULTS,
+    inputs=updates("rules") | replaces("bucket"),
     complaints=_check_lifecycle,
 )

@@ -95,7 +95,7 @@ def _launch_data(aws: Aws, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _instance_types(overrides: Iterable[Mapping[str, Any]], data: Mapping[str, Any]) -> list[str]:
     """Return the instance types of a group; an empty string means types chosen by requirements."""
-    default = data.get("InstanceType") or ("" if data.get("InstanceRequirements") else None)
+    default = data.get("InstanceType")
     instance_types = [
         "" if override.get("instanceRequirements") else override.get("instanceType") or default
         for override in overrides

@@ -5,6 +5,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.limits import check_required
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -160,8 +161,7 @@ TRANSIT_ROUTE_TABLE = ResourceKind(
 
 def _check_route(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from ec2.check_cidrs(inputs, ["destinationCidrBlock"])
-    if not inputs.get("transitGatewayAttachmentId"):
-        yield InvalidInput("transitGatewayAttachmentId", "is required: routes into nothing are not modelled")
+    yield from check_required(inputs, ("transitGatewayAttachmentId",))
 
 
 def _create_route(aws: Aws, inputs: Props) -> str:

@@ -7,7 +7,7 @@ from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces,
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import call_with, copied, deletes
 from bedplate.rehearsal.kinds.launch_template import VOLUME_TYPES
-from bedplate.rehearsal.kinds.limits import Choice, Number, check_either, checks
+from bedplate.rehearsal.kinds.limits import Choice, Number, check_required, checks
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -25,7 +25,7 @@ _RENAMES = {"type": "VolumeType"}
 
 
 def _check(inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_either(inputs, "size", "snapshotId")
+    yield from check_required(inputs, ("size",))
     if inputs.get("kmsKeyId") and not inputs.get("encrypted"):
         yield InvalidInput("kmsKeyId", "requires encrypted to be true")
     for key, types in _TYPES_WITH.items():
@@ -34,9 +34,6 @@ def _check(inputs: Props) -> Iterator[InvalidInput]:
             yield InvalidInput(key, f"is allowed for {', '.join(types)}, not for {volume_type}")
     if inputs.get("type") in ("io1", "io2") and inputs.get("iops") is None:
         yield InvalidInput("iops", f"is required for {inputs['type']}")
-    for key in ("finalSnapshot", "outpostArn"):
-        if inputs.get(key):
-            yield InvalidInput(key, "is not modelled by the rehearsal")
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -46,8 +43,7 @@ def _create(aws: Aws, inputs: Props) -> str:
         raise ResourceError("InvalidZone.NotFound", message, key="availabilityZone")
     if inputs.get("kmsKeyId"):
         aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
-    apart = ("finalSnapshot", "tags")
-    response = call_with(aws, ("ec2", "create_volume"), inputs, apart=apart, renames=_RENAMES)
+    response = call_with(aws, ("ec2", "create_volume"), inputs, apart=("tags",), renames=_RENAMES)
     return ec2.tag(aws, response["VolumeId"], inputs)
 
 
@@ -73,12 +69,8 @@ def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 VOLUME = ResourceKind(
     token="aws:ebs/volume:Volume",
-    inputs=updates(*_SETTINGS, "finalSnapshot", "tags")
-    | replaces("availabilityZone", "encrypted", "kmsKeyId", "multiAttachEnabled", "outpostArn", "snapshotId")
-    | replaces("volumeInitializationRate"),
-    defaults={"finalSnapshot": False},
-    computed=frozenset({"encrypted", "iops", "kmsKeyId", "size", "snapshotId", "throughput", "type"})
-    | {"volumeInitializationRate"},
+    inputs=updates(*_SETTINGS, "tags") | replaces("availabilityZone", "encrypted", "kmsKeyId"),
+    computed=frozenset({"encrypted", "iops", "kmsKeyId", "size", "throughput", "type"}),
     create=_create,
     read=_read,
     update=_update,

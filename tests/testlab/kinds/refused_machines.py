@@ -11,7 +11,6 @@ _TEMPLATE, _GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/gr
 _FILES, _TARGET = "aws:efs/fileSystem:FileSystem", "aws:efs/mountTarget:MountTarget"
 _RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
 _ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
-_KEY, _PARAMETER = "aws:kms/key:Key", "aws:ssm/parameter:Parameter"
 _VOLUME = "aws:ebs/volume:Volume"
 _HOOK, _SCHEDULE = "aws:autoscaling/lifecycleHook:LifecycleHook", "aws:autoscaling/schedule:Schedule"
 _OVERRIDES = "mixedInstancesPolicy.launchTemplate.overrides"
@@ -171,7 +170,6 @@ MACHINE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_TEMPLATE, {"userData": b64encode(b"#" * 16385).decode()}, "userData"),
     (_TEMPLATE, {"tagSpecifications": [{"resourceType": "image", "tags": {}}]}, "tagSpecifications.resourceType"),
     (_TEMPLATE, {"instanceMarketOptions": {"marketType": "cheap"}}, "instanceMarketOptions.marketType"),
-    (_TEMPLATE, {"creditSpecification": {"cpuCredits": "all"}}, "creditSpecification.cpuCredits"),
     (_TEMPLATE, {"placement": {"tenancy": "shared"}}, "placement.tenancy"),
     (
         _TEMPLATE,
@@ -190,11 +188,6 @@ MACHINE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
         {"lifecyclePolicies": [{"transitionToIa": "AFTER_1_DAY", "transitionToArchive": "AFTER_90_DAYS"}]},
         "lifecyclePolicies",
     ),
-    (
-        _FILES,
-        {"performanceMode": "maxIO", "throughputMode": "elastic", "provisionedThroughputInMibps": None},
-        "throughputMode",
-    ),
     (_RULES, _rule(expiration={"days": 0, "expiredObjectDeleteMarker": True}), "rules[0].expiration.days"),
     (_RULES, _rule(expiration={"days": 1, "date": "2030-01-01T00:00:00Z"}), "rules[0].expiration"),
     (_RULES, _rule(transitions=[{"days": 90, "storageClass": "COLD"}]), "rules[0].transitions.storageClass"),
@@ -211,14 +204,6 @@ MACHINE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
         {"rule": {"objectOwnership": "Mine"}},
         "rule.objectOwnership",
     ),
-    (_KEY, {"keyUsage": "SIGN_VERIFY"}, "keyUsage"),
-    (
-        _KEY,
-        {"customerMasterKeySpec": "RSA_2048", "keyUsage": "SIGN_VERIFY", "enableKeyRotation": True},
-        "enableKeyRotation",
-    ),
-    (_PARAMETER, {"allowedPattern": "^[0-9]+$", "value": "ten"}, "value"),
-    (_PARAMETER, {"allowedPattern": "["}, "allowedPattern"),
     ("aws:route53/zone:Zone", {"name": "lab..internal"}, "name"),
     ("aws:route53/zone:Zone", {"name": f"{'a' * 64}.internal"}, "name"),
 )
@@ -243,5 +228,4 @@ MACHINE_CALLS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ..
         lambda world: {"securityGroups": [_far_group(world)]},
         "SecurityGroupNotFound",
     ),
-    ("zone of another region", _FILES, lambda _: {"availabilityZoneName": "us-east-1a"}, "UnsupportedAvailabilityZone"),
 )

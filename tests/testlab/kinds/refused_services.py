@@ -43,7 +43,6 @@ def _same_name(world: World) -> dict[str, Any]:
 SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:iam/role:Role", {"name": "r" * 65}, "name"),
     ("aws:iam/role:Role", {"assumeRolePolicy": "{}"}, "assumeRolePolicy"),
-    ("aws:iam/role:Role", {"maxSessionDuration": 60}, "maxSessionDuration"),
     ("aws:iam/instanceProfile:InstanceProfile", {"name": "p" * 129}, "name"),
     (_PROVIDER, {"url": "http://issuer.example"}, "url"),
     (_PROVIDER, {"clientIdLists": [f"client-{number}" for number in range(101)]}, "clientIdLists"),
@@ -76,9 +75,8 @@ SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:autoscaling/lifecycleHook:LifecycleHook", {"heartbeatTimeout": 10}, "heartbeatTimeout"),
     ("aws:autoscaling/schedule:Schedule", {"recurrence": None}, "recurrence"),
     ("aws:ec2/placementGroup:PlacementGroup", {"strategy": "near"}, "strategy"),
-    ("aws:efs/fileSystem:FileSystem", {"performanceMode": "fast"}, "performanceMode"),
     ("aws:efs/fileSystem:FileSystem", {"encrypted": False}, "encrypted"),
-    ("aws:efs/fileSystem:FileSystem", {"throughputMode": "provisioned"}, "provisionedThroughputInMibps"),
+    ("aws:efs/fileSystem:FileSystem", {"throughputMode": "provisioned"}, "throughputMode"),
     ("aws:efs/mountTarget:MountTarget", {"securityGroups": ["sg-1"] * 6}, "securityGroups"),
     ("aws:efs/backupPolicy:BackupPolicy", {"backupPolicy": {"status": "ON"}}, "backupPolicy.status"),
     (_BUCKET, {"bucket": "Lab"}, "bucket"),
@@ -95,8 +93,6 @@ SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:route53/record:Record", {"records": ["10.20.0.5", "web.lab"]}, "records"),
     ("aws:route53/record:Record", {"type": "AAAA"}, "records"),
     ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 8}, "retentionInDays"),
-    ("aws:sns/topic:Topic", {"fifoTopic": True}, "name"),
-    ("aws:sns/topic:Topic", {"contentBasedDeduplication": True}, "contentBasedDeduplication"),
     ("aws:cloudwatch/metricAlarm:MetricAlarm", {"comparisonOperator": "Above"}, "comparisonOperator"),
     ("aws:cloudwatch/metricAlarm:MetricAlarm", {"metricName": None}, "metricName"),
     ("aws:budgets/budget:Budget", {"timeUnit": "WEEKLY"}, "timeUnit"),
@@ -132,7 +128,6 @@ SERVICE_CALLS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ..
     ("unknown image", _TEMPLATE, lambda _: {"imageId": "ami-00000000000000000"}, "InvalidAMIID.NotFound"),
     ("image id without ami-", _TEMPLATE, lambda _: {"imageId": "ubuntu"}, "InvalidAMIID.Malformed"),
     ("unknown parameter", _TEMPLATE, lambda _: {"imageId": "resolve:ssm:/lab/none"}, "ParameterNotFound"),
-    ("unknown key pair", _TEMPLATE, lambda _: {"keyName": "none"}, "InvalidKeyPair.NotFound"),
     ("unknown profile", _TEMPLATE, lambda _: {"iamInstanceProfile": {"name": "none"}}, "InvalidParameterValue"),
     (
         "unknown disk key",
@@ -208,12 +203,6 @@ SERVICE_CALLS: tuple[tuple[str, str, Callable[[World], dict[str, Any]], str], ..
     ("zone of an unknown VPC", "aws:route53/zone:Zone", lambda _: {"vpcs": [{"vpcId": "vpc-0123"}]}, "InvalidVPCId"),
     ("VPC with a zone of this name", "aws:route53/zone:Zone", _same_name, "ConflictingDomainExists"),
     ("record in an unknown zone", "aws:route53/record:Record", lambda _: {"zoneId": "Z0123"}, "NoSuchHostedZone"),
-    (
-        "log group with an unknown key",
-        "aws:cloudwatch/logGroup:LogGroup",
-        lambda _: {"kmsKeyId": _UNKNOWN_KEY},
-        "NotFoundException",
-    ),
     (
         "topic with an unknown key",
         "aws:sns/topic:Topic",

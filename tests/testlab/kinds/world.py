@@ -304,11 +304,6 @@ def placement_group(world: World) -> str:
     return name
 
 
-def key_pair(world: World) -> str:
-    """Make a key pair; return its name."""
-    return world.create("create_key_pair", "KeyName", KeyName=fresh("pair"))
-
-
 def image(world: World) -> str:
     """Return the id of an existing image."""
     return str(world.aws.call("ec2", "describe_images", Owners=["099720109477"])["Images"][0]["ImageId"])
