@@ -118,6 +118,10 @@ class RegionContext:
     shared: pulumi.StackReference
     options: pulumi.ResourceOptions
 
+    def machine(self, kind: str, zone: str, egress: pulumi.Resource) -> MachineInputs:
+        """Return the resources that a permanent machine of a kind depends on."""
+        return MachineInputs(zone, self.network, egress, profile_arn_of(self.shared, kind), self.topic_arn)
+
 
 def _export_network(network: Network, egress: NatEgress, firewall: NodeFirewall) -> None:
     zones = sorted(network.zones)
@@ -139,10 +143,9 @@ def _declare_home(context: RegionContext) -> PrivateZone:
     if plan.control_plane:
         firewall = ControlFirewall(plan, network.vpc_id, context.firewall, options)
         members = plan.control_plane.members
-        profiles = {member.name: profile_arn_of(context.shared, member_kind(member)) for member in members}
+        inputs = {member.name: context.machine(member_kind(member), member.zone, context.egress) for member in members}
         pods = PodsFirewall(plan, network.vpc_id, options).group_id if pods_router(plan) else None
-        inputs = ControlInputs(network, firewall, pods, context.egress, profiles, context.topic_arn)
-        machines = ControlMachines(plan, plan.control_plane, inputs, options)
+        machines = ControlMachines(plan, plan.control_plane, ControlInputs(inputs, firewall, pods), options)
         pulumi.export("control_plane", machines.group_names)
     return zone
 
@@ -153,9 +156,7 @@ def _declare_laptops(context: RegionContext) -> LaptopGateway | None:
     pool = next((pool for pool in plan.laptops if pool.place == region.name), None)
     if pool is None:
         return None
-    profile_arn = profile_arn_of(context.shared, GATEWAY)
-    zone, internet = gateway_zone(region, plan.catalog), context.network.internet_gateway
-    inputs = MachineInputs(zone, context.network, internet, profile_arn, context.topic_arn)
+    inputs = context.machine(GATEWAY, gateway_zone(region, plan.catalog), context.network.internet_gateway)
     gateway = LaptopGateway(plan, pool, inputs, context.options)
     pulumi.export("laptop_gateway", gateway.outputs)
     return gateway
@@ -165,8 +166,7 @@ def _declare_hub(context: RegionContext) -> None:
     """Declare the hub if the region has it."""
     plan = context.plan
     if plan.hub and plan.hub.region == context.region.name:
-        profile_arn = profile_arn_of(context.shared, HUB)
-        inputs = MachineInputs(plan.hub.zone, context.network, context.egress, profile_arn, context.topic_arn)
+        inputs = context.machine(HUB, plan.hub.zone, context.egress)
         machine = HubMachine(plan, plan.hub, inputs, context.firewall.group, context.options)
         pulumi.export("hub", machine.group_name)
 

@@ -52,18 +52,27 @@ _TAGGED_TYPES = ("instance", "volume")
 
 
 @dataclass(frozen=True, slots=True)
+class MachineInputs:
+    """The resources that an instance in a zone depends on; it starts after `egress`, to reach the internet."""
+
+    zone: str
+    network: Network
+    egress: pulumi.Resource
+    profile_arn: pulumi.Output[str]
+    topic_arn: pulumi.Output[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SingleInstance:
-    """The inputs of a single instance: `node` is its name in the plan, and `kept` is on a volume of its own."""
+    """The settings of a single instance: `node` is its name in the plan, and `kept` is on a volume of its own."""
 
     plan: FleetPlan
     node: str
     type: str
-    zone: str
     volume: VolumePlan
     kept: KeptData
-    profile_arn: pulumi.Output[str]
+    inputs: MachineInputs
     interface_id: pulumi.Output[str]
-    topic_arn: pulumi.Output[str]
     has_public_address: bool = False
 
     @property
@@ -82,17 +91,15 @@ class SingleInstance:
         return stack_tags(self.plan, self.region) | name_tag(self.name) | {MEMBER: self.node}
 
 
-def launch_single(
-    machine: SingleInstance, parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...]
-) -> pulumi.Output[str]:
+def launch_single(machine: SingleInstance, parent: pulumi.Resource) -> pulumi.Output[str]:
     """Declare the kept volume, the template and the group of one instance, and its alarm; return the group's name."""
     name, hooks = machine.name, permanent_hooks(machine.plan, has_public_address=machine.has_public_address)
     launch = LaunchTemplate(name, _template(machine, _user_data(machine, parent)), child_options(parent))
     template = Template(launch.id, launch.latest_version.apply(str))
-    options = scaling_group_options(parent, after=after, ignore=("initial_lifecycle_hooks",))
+    options = scaling_group_options(parent, after=(machine.inputs.egress,), ignore=("initial_lifecycle_hooks",))
     group = Group(name, _group(machine, template, hooks), options).name
     declare_hooks(name, group, hooks, parent)
-    alarm_on_missing_instances(name, group, machine.topic_arn, parent)
+    alarm_on_missing_instances(name, group, machine.inputs.topic_arn, parent)
     return group
 
 
@@ -108,7 +115,7 @@ def _template(machine: SingleInstance, user_data: pulumi.Output[str]) -> LaunchT
         image_id=image_of(machine.plan, machine.region, (machine.type,), machine.plan.catalog),
         instance_type=machine.type,
         update_default_version=True,
-        iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=machine.profile_arn),
+        iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=machine.inputs.profile_arn),
         metadata_options=metadata_options(),
         monitoring=LaunchTemplateMonitoringArgs(enabled=False),
         block_device_mappings=[root_volume(machine.volume)],
@@ -125,7 +132,7 @@ def _group(machine: SingleInstance, template: Template, hooks: tuple[Hook, ...])
         name=machine.name,
         min_size=1,
         max_size=1,
-        availability_zones=[machine.zone],
+        availability_zones=[machine.inputs.zone],
         launch_template=GroupLaunchTemplateArgs(id=template.id, version=template.version),
         health_check_type="EC2",
         initial_lifecycle_hooks=initial_hooks(hooks),
@@ -143,17 +150,14 @@ def _group(machine: SingleInstance, template: Template, hooks: tuple[Hook, ...])
 
 @dataclass(frozen=True, slots=True)
 class ControlInputs:
-    """The resources that the control plane depends on; instances start after `egress`, to reach the internet.
+    """The resources that the control plane depends on, those of each member by its name.
 
     `pods_group_id` is the second security group of the pods router; None in a fleet without one.
     """
 
-    network: Network
+    machines: Mapping[str, MachineInputs]
     firewall: ControlFirewall
     pods_group_id: pulumi.Output[str] | None
-    egress: pulumi.Resource
-    profile_arns: Mapping[str, pulumi.Output[str]]
-    topic_arn: pulumi.Output[str]
 
 
 class ControlMachines(pulumi.ComponentResource):
@@ -168,25 +172,17 @@ class ControlMachines(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _machine(self, member: ControlPlaneMember) -> pulumi.Output[str]:
-        machine = SingleInstance(
-            plan=self._plan,
-            node=member.name,
-            type=self._type,
-            zone=member.zone,
-            volume=CONTROL_VOLUME,
-            kept=ETCD,
-            profile_arn=self._inputs.profile_arns[member.name],
-            interface_id=self._interface(member, f"{self._plan.name}-{member_kind(member)}"),
-            topic_arn=self._inputs.topic_arn,
-        )
-        return launch_single(machine, self, after=(self._inputs.egress,))
+        inputs, interface_id = self._inputs.machines[member.name], self._interface(member)
+        machine = SingleInstance(self._plan, member.name, self._type, CONTROL_VOLUME, ETCD, inputs, interface_id)
+        return launch_single(machine, self)
 
-    def _interface(self, member: ControlPlaneMember, name: str) -> pulumi.Output[str]:
+    def _interface(self, member: ControlPlaneMember) -> pulumi.Output[str]:
         """Declare the interface; that of the pods router forwards packets: no source and destination check."""
+        name, inputs = f"{self._plan.name}-{member_kind(member)}", self._inputs.machines[member.name]
         pods_group_id = self._inputs.pods_group_id if member == self._router else None
         groups = [self._inputs.firewall.group_id]
         args = NetworkInterfaceArgs(
-            subnet_id=self._inputs.network.zones[member.zone].nodes_id,
+            subnet_id=inputs.network.zones[inputs.zone].nodes_id,
             private_ips=[str(member.address)],
             security_groups=[*groups, pods_group_id] if pods_group_id else groups,
             source_dest_check=False if pods_group_id else None,
@@ -195,27 +191,21 @@ class ControlMachines(pulumi.ComponentResource):
         )
         interface_id = NetworkInterface(name, args, child_options(self)).id
         if pods_group_id:
-            self._route_pods(interface_id)
+            self._route_pods(inputs.network, interface_id)
         return interface_id
 
-    def _route_pods(self, interface_id: pulumi.Output[str]) -> None:
-        for network, block in cluster_blocks(self._plan).items():
-            for table, table_id in self._inputs.network.table_ids.items():
-                args = RouteArgs(
-                    route_table_id=table_id, destination_cidr_block=str(block), network_interface_id=interface_id
-                )
-                Route(f"{self._plan.name}-{network}-from-{table}", args, child_options(self))
+    def _route_pods(self, network: Network, interface_id: pulumi.Output[str]) -> None:
+        for name, block in cluster_blocks(self._plan).items():
+            route_to(f"{self._plan.name}-{name}", str(block), network, interface_id, self)
 
 
-@dataclass(frozen=True, slots=True)
-class MachineInputs:
-    """The resources that the hub or a gateway in a zone depends on; its instance starts after `egress`."""
-
-    zone: str
-    network: Network
-    egress: pulumi.Resource
-    profile_arn: pulumi.Output[str]
-    topic_arn: pulumi.Output[str]
+def route_to(
+    name: str, block: str, network: Network, interface_id: pulumi.Output[str], parent: pulumi.Resource
+) -> None:
+    """Declare a route in each table of a network to a block behind an interface."""
+    for table, table_id in network.table_ids.items():
+        args = RouteArgs(route_table_id=table_id, destination_cidr_block=block, network_interface_id=interface_id)
+        Route(f"{name}-from-{table}", args, child_options(parent))
 
 
 class HubMachine(pulumi.ComponentResource):
@@ -239,18 +229,9 @@ class HubMachine(pulumi.ComponentResource):
             description="Hub",
             tags=name_tag(name),
         )
-        machine = SingleInstance(
-            plan=plan,
-            node=hub.node,
-            type=hub.type,
-            zone=inputs.zone,
-            volume=HUB_VOLUME,
-            kept=hub_data(hub),
-            profile_arn=inputs.profile_arn,
-            interface_id=NetworkInterface(name, interface, child_options(self)).id,
-            topic_arn=inputs.topic_arn,
-        )
-        self.group_name = launch_single(machine, self, after=(inputs.egress,))
+        interface_id = NetworkInterface(name, interface, child_options(self)).id
+        machine = SingleInstance(plan, hub.node, hub.type, HUB_VOLUME, hub_data(hub), inputs, interface_id)
+        self.group_name = launch_single(machine, self)
         self.register_outputs({"group_name": self.group_name})
 
 
@@ -258,7 +239,7 @@ def _user_data(machine: SingleInstance, parent: pulumi.Resource) -> pulumi.Outpu
     """Return the user data of a machine, and declare the volume of its data, which Pulumi never deletes."""
     plan, kept, volume_name = machine.plan, machine.kept, f"{machine.name}-{machine.kept.name}"
     args = VolumeArgs(
-        availability_zone=machine.zone,
+        availability_zone=machine.inputs.zone,
         size=kept.gib,
         type="gp3",
         encrypted=True,
@@ -297,8 +278,12 @@ class LaptopGateway(pulumi.ComponentResource):
         interface = self._interface(inputs, self.group_id)
         self.interface_id, self.private_ip = interface.id, interface.private_ip
         self.public_ip = self._address(inputs, interface)
-        self._routes(pool, inputs)
-        self.group_name = self._machine(plan, pool, inputs)
+        route_to(self._name, str(pool.block), inputs.network, self.interface_id, self)
+        node = f"{LAPTOP_GATEWAY_HOST}.{pool.place}"
+        machine = SingleInstance(
+            plan, node, GATEWAY_TYPE, GATEWAY_VOLUME, VPN_KEYS, inputs, self.interface_id, has_public_address=True
+        )
+        self.group_name = launch_single(machine, self)
         alarm_on_silent_gateway(plan, self._name, inputs.topic_arn, self)
         self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
 
@@ -334,27 +319,3 @@ class LaptopGateway(pulumi.ComponentResource):
     def _address(self, inputs: MachineInputs, interface: NetworkInterface) -> pulumi.Output[str]:
         args = EipArgs(domain="vpc", network_interface=interface.id, tags=name_tag(self._name))
         return Eip(self._name, args, child_options(self, after=(inputs.egress,))).public_ip
-
-    def _routes(self, pool: LaptopPool, inputs: MachineInputs) -> None:
-        for table, table_id in inputs.network.table_ids.items():
-            args = RouteArgs(
-                route_table_id=table_id,
-                destination_cidr_block=str(pool.block),
-                network_interface_id=self.interface_id,
-            )
-            Route(f"{self._name}-from-{table}", args, child_options(self))
-
-    def _machine(self, plan: FleetPlan, pool: LaptopPool, inputs: MachineInputs) -> pulumi.Output[str]:
-        machine = SingleInstance(
-            plan=plan,
-            node=f"{LAPTOP_GATEWAY_HOST}.{pool.place}",
-            type=GATEWAY_TYPE,
-            zone=inputs.zone,
-            volume=GATEWAY_VOLUME,
-            kept=VPN_KEYS,
-            profile_arn=inputs.profile_arn,
-            interface_id=self.interface_id,
-            topic_arn=inputs.topic_arn,
-            has_public_address=True,
-        )
-        return launch_single(machine, self, after=(inputs.egress,))
