@@ -117,9 +117,9 @@ def test_each_step_is_reported_to_the_callback() -> None:
 def test_parallel_stacks_do_not_mix() -> None:
     """In 20 rounds of four threads, each stack creates its own resources in its own region."""
     with running(ACCOUNT) as simulation:
-        for _ in range(20):
+        for number in range(20):
             world = SharedState(simulation)
-            wave = [_stack(region, partial(_three_parameters, region), region) for region in REGIONS]
+            wave = [_stack(region, partial(_three_parameters, f"{region}-{number}"), region) for region in REGIONS]
             threads = [threading.Thread(target=run_stack, args=(stack, world)) for stack in wave]
             for thread in threads:
                 thread.start()
@@ -132,11 +132,11 @@ def test_parallel_stacks_do_not_mix() -> None:
             assert regions == {f"lab.{region}": [region] * 3 for region in REGIONS}
 
 
-def _three_parameters(region: str) -> None:
-    first = parameter(f"{region}-a", overwrite=True)
-    second = parameter(f"{region}-b", first.name, overwrite=True)
-    parameter(f"{region}-c", second.name.apply(lambda name: f"{name}!"), overwrite=True)
-    pulumi.export("region", region)
+def _three_parameters(prefix: str) -> None:
+    first = parameter(f"{prefix}-a")
+    second = parameter(f"{prefix}-b", first.name)
+    parameter(f"{prefix}-c", second.name.apply(lambda name: f"{name}!"))
+    pulumi.export("prefix", prefix)
 
 
 def _zone(domain: str, *, force_destroy: bool) -> None:
