@@ -124,6 +124,8 @@ def test_a_run_is_started_once_and_followed(machine: Machine, hub: RunHub, tmp_p
     assert (first.returncode, second.returncode) == (7, 7), first.stderr
     unit, *lines = first.stdout.splitlines()
     assert json.loads(unit) == {"unit": f"bp-{ID}", "machine": os.uname().nodename}
+    again = machine.agent("start", "--follow", str(len(lines[0]) + 1), given=document)
+    assert again.stdout.splitlines() == [unit, "WORD"]
     assert (lines[1:], second.stdout.splitlines()) == (["WORD"], [unit, *lines])
     assert first.stderr == "the program ended with exit code 7\n"
     words = (tmp_path / "words").read_text().splitlines()

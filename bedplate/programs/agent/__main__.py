@@ -2,7 +2,7 @@
 
 run [-- PROGRAM ...]     be the first process of a run, by BEDPLATE_*, or by its folder: run --folder FOLDER
 end --folder FOLDER      write the end of a run whose first process has ended without it
-start [--follow]         start the run that stdin has as JSON, once
+start [--follow [BYTE]]  start the run that stdin has as JSON, once; print its output from a byte on
 follow RUN [RANK]        print the output of a run; exit as its program
 stop RUN [--now]         stop a run: its program gets SIGTERM, and its time to end, or none
 list                     print the runs of this account on this machine as JSON
@@ -32,7 +32,7 @@ _GOING_ON = {"active", "activating", "deactivating", "reloading"}
 
 def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = Path("/var/cache/bedplate/runs")) -> int:
     """Run a command; return the exit code."""
-    command, *rest = [*words, ""]
+    command, *rest = [*words, "", ""]
     if command not in {"run", "end", "start", "follow", "stop", "list"}:
         sys.stderr.write(f"{__doc__}\n")
         return WRONG_SETTINGS
@@ -41,12 +41,12 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
     folder = Path(rest[1]) if rest[:1] == ["--folder"] else base / rest[0]
     try:
         if command == "run":
-            return _run_folder(folder) if rest[0] == "--folder" else _run_here(rest[1:-1])
+            return _run_folder(folder) if rest[0] == "--folder" else _run_here(rest[1:-2])
         if command == "start":
             folder = _start(base, json.load(sys.stdin))
-            return _follow(folder) if rest[0] == "--follow" else 0
+            return _follow(folder, "0", int(rest[1] or 0)) if rest[0] == "--follow" else 0
         if command == "follow":
-            return _follow(folder, rest[1] or "0")
+            return _follow(folder, rest[1] or "0", 0)
         if command == "end":
             _end(folder)
         elif command == "stop":
@@ -69,9 +69,8 @@ def _run_here(program: Sequence[str]) -> int:
 
 def _run_folder(folder: Path) -> int:
     """Be the first process of a unit."""
-    given, secrets = read(folder / "run.json"), read(folder / "secrets")
-    (folder / "secrets").unlink()
-    return Run(folder, _variables(folder, given)).run(given["command"], {**given["environment"], **secrets})
+    given = read(folder / "run.json")
+    return Run(folder, _variables(folder, given)).run(given["command"], given["environment"])
 
 
 def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
@@ -81,7 +80,7 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
     return {
         **{name: str(given[name.lower()]) for name in names},
         **{name: str(folder / file) for name, file in files.items()},
-        "LAUNCH": given.get("launch") or ("ranks" if given["gpus"] > 1 else "program"),
+        "LAUNCH": given.get("launch", ""),
         "PACKS": ",".join(given["packs"]),
         "ARTIFACTS": f"{given['experiment']}/{given['run']}/artifacts",
     }
@@ -143,8 +142,8 @@ def _is_going_on(folder: Path) -> bool:
     return run("systemctl", "--user", "is-active", f"bp-{folder.name}").text.strip() in _GOING_ON
 
 
-def _follow(folder: Path, rank: str = "0") -> int:
-    """Print the output of a rank, and what its unit says on stderr, until the end; return the exit code."""
+def _follow(folder: Path, rank: str, start: int) -> int:
+    """Print the output of a rank from a byte on until the end; return the exit code."""
     given, looked = read(folder / "run.json"), [time.monotonic()]
 
     def is_over() -> bool:
@@ -153,7 +152,7 @@ def _follow(folder: Path, rank: str = "0") -> int:
         looked[0] = time.monotonic()
         return not _is_going_on(folder)
 
-    for data in follow(folder / "logs" / str(given["attempt"]) / rank, is_over):
+    for data in follow(folder / "logs" / str(given["attempt"]) / rank, start, is_over):
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
     if not (folder / END).exists():

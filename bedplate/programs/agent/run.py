@@ -22,6 +22,8 @@ from .spool import Spool
 STOPPED, NO_LEASE, NO_CODE, WRONG_SETTINGS, REFUSED = 201, 202, 203, 204, 205
 END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
+_DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
+_DEFAULTS.update(dict.fromkeys(("MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS"), ""))
 # Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs.
 _PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 10.0, 5.0
 
@@ -34,37 +36,37 @@ class Run:
 
     def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         own = {name[len(_PREFIX) :]: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
-        self._folder, self._variables, self._start = folder, {"LEASE_FDS": "", **own, **variables}, time.monotonic()
-        told = self._variables
-        self._id, self._files, self._work, self._cache = (
-            told["RUN"],
-            told["ARTIFACTS"],
-            Path(told["WORK"]),
-            told["CACHE"],
-        )
-        self._node, self._nodes, self._attempt = (int(told.get(name, "0")) for name in ("RANK", "NODES", "ATTEMPT"))
-        self._ranks = max(int(told["GPUS"]), 1) if told.get("LAUNCH") == "ranks" else 0
-        self._grace, self._seconds = float(told["GRACE"]), float(told.get("FOR", "inf"))
-        certificate = Path(told["CERT"]).read_text(encoding="ascii")
-        self._hub = Connection(told["HUB"], certificate, self._token, told.get("ADDRESS", ""))
+        self._told = {**_DEFAULTS, "CACHE": f"{folder}/packs", **own, **variables}
+        self._folder, self._beside, self._start = folder, Path(self._told["TOKEN_FILE"]).parent, time.monotonic()
+        self._node, self._nodes, self._attempt = (int(self._told[name]) for name in ("RANK", "NODES", "ATTEMPT"))
+        self._grace, self._seconds, gpus = float(self._told["GRACE"]), float(self._told["FOR"]), int(self._told["GPUS"])
+        launch = self._told["LAUNCH"] or ("ranks" if gpus > 1 else "program")
+        self._ranks, self._run = max(gpus, 1) if launch == "ranks" else 0, self._told["RUN"]
+        certificate = Path(self._told["CERT"]).read_text(encoding="ascii")
+        self._hub = Connection(self._told["HUB"], certificate, self._token, self._told["ADDRESS"])
         self._over, self._is_refused, self._spools = Event(), False, dict[str, Spool]()
         self._tags = {"machine": socket.gethostname(), f"node.{self._node}": socket.gethostname()}
 
     def _token(self, _: str = "") -> str:
-        return Path(self._variables["TOKEN_FILE"]).read_text(encoding="ascii").strip()
+        return Path(self._told["TOKEN_FILE"]).read_text(encoding="ascii").strip()
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run a command with these variables besides those of this process; return the exit code."""
+        """Run a command with these variables, secrets, and those of this process; return the exit code."""
         # Once: whoever repeats a start must not start the program twice.
         (self._folder / STARTED).touch(exist_ok=False)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        is_stopped = False
         try:
+            secrets = read(self._beside / "secrets")
+            # Those of a pod end with it.
+            with suppress(OSError):
+                (self._beside / "secrets").unlink()
             self._fetch()
-            code, cause, is_stopped = self._execute(command, environment)
+            code, cause, is_stopped = self._execute(command, {**environment, **secrets})
         except KeyboardInterrupt:
             code, cause, is_stopped = STOPPED, stop_of(self._folder)[0], True
         except (CodeError, HubError, OSError) as error:
-            code, cause, is_stopped = NO_CODE, f"no code: {error}", False
+            code, cause = NO_CODE, f"no code: {error}"
         write_end(self._folder, code, cause, self._tags, is_stopped=is_stopped)
         try:
             self.write_record(_PATIENCE_AT_END)
@@ -74,15 +76,16 @@ class Run:
 
     def _fetch(self) -> None:
         """Check out the code, from packs that are kept for the person's other runs."""
-        Path(self._cache).mkdir(mode=0o700, parents=True, exist_ok=True)
-        packs = {Path(self._cache, Path(path).name): path for path in self._variables["PACKS"].split(",")}
+        cache = Path(self._told["CACHE"])
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        packs = {cache / Path(path).name: path for path in self._told["PACKS"].split(",")}
         for file, path in packs.items():
             if not file.exists():
                 self._hub.fetch(path, file, _PATIENCE)
             os.utime(file)
         self._note_time("fetched")
         try:
-            check_out(packs, self._variables["TREE"], self._work)
+            check_out(packs, self._told["TREE"], Path(self._told["WORK"]))
         except CodeError:
             for file in packs:
                 file.unlink()
@@ -99,8 +102,8 @@ class Run:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ranks.asked.append(stop_of(self._folder, self._grace)))
         for rank, own in self._environments(environment):
-            self._spools[str(rank)] = spool = Spool(self._logs / str(rank))
-            ranks.start(rank, command, own, spool)
+            self._spools[str(rank)] = Spool(self._logs / str(rank))
+            ranks.start(rank, command, own, self._spools[str(rank)])
         self._note_time("started")
         threads = [Thread(target=f, args=(ranks,), daemon=True) for f in (self._report, self._upload)]
         for thread in threads:
@@ -110,7 +113,7 @@ class Run:
         for thread in threads:
             thread.join()
         # While the record waits for the hub, the GPUs are for others.
-        for handle in filter(None, self._variables["LEASE_FDS"].split(",")):
+        for handle in filter(None, self._told["LEASE_FDS"].split(",")):
             os.close(int(handle))
         self._note_time("ended")
         for rank, (code, cause) in ranks.ended.items():
@@ -125,31 +128,25 @@ class Run:
     def _environments(self, environment: Mapping[str, str]) -> Iterator[tuple[int, Mapping[str, str]]]:
         """Yield each rank of this node with the environment of its process."""
         (self._folder / "output").mkdir(exist_ok=True)
-        shared = {
-            # One value a call would be more requests than the hub admits.
-            "PYTHONUNBUFFERED": "1",
-            "MLFLOW_ENABLE_ASYNC_LOGGING": "true",
-            **{name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)},
-            **environment,
-            "MLFLOW_RUN_ID": self._id,
-            "MLFLOW_TRACKING_URI": self._variables["HUB"],
-            "PWD": str(self._work),
-            "MLFLOW_TRACKING_TOKEN": self._token(),
-            "MLFLOW_TRACKING_SERVER_CERT_PATH": self._variables["CERT"],
-            **{f"{_PREFIX}{name.upper()}": str(self._folder / name) for name in ("stop", "output", "params")},
-            f"{_PREFIX}RUN": self._id,
-            f"{_PREFIX}ATTEMPT": str(self._attempt),
-        }
+        # One value a call would be more requests than the hub admits.
+        shared = {"PYTHONUNBUFFERED": "1", "MLFLOW_ENABLE_ASYNC_LOGGING": "true"}
+        shared.update({name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)})
+        shared.update({**environment, "PWD": self._told["WORK"], "MLFLOW_RUN_ID": self._run})
+        shared.update({"MLFLOW_TRACKING_URI": self._told["HUB"], "MLFLOW_TRACKING_TOKEN": self._token()})
+        files = {"STOP": self._folder / "stop", "OUTPUT": self._folder / "output", "PARAMS": self._beside / "params"}
+        told = {**files, "RUN": self._run, "ATTEMPT": self._attempt}
+        shared.update({f"{_PREFIX}{name}": str(value) for name, value in told.items()})
+        shared["MLFLOW_TRACKING_SERVER_CERT_PATH"] = self._told["CERT"]
         if not self._ranks:
             yield self._node, shared
             return
         with socket.create_server(("127.0.0.1", 0)) as free:
-            port = self._variables.get("MASTER_PORT", str(free.getsockname()[1]))
-        shared.update({"MASTER_ADDR": self._variables.get("MASTER", "127.0.0.1"), "MASTER_PORT": port})
-        world, first = self._ranks * max(self._nodes, 1), self._node * self._ranks
+            port = self._told["MASTER_PORT"] or str(free.getsockname()[1])
+        shared.update({"MASTER_ADDR": self._told["MASTER"], "MASTER_PORT": port})
         for local in range(self._ranks):
-            sizes = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": self._ranks, "RANK": first + local, "LOCAL_RANK": local}
-            yield first + local, {**shared, **{name: str(value) for name, value in sizes.items()}}
+            rank, world = self._node * self._ranks + local, self._nodes * self._ranks
+            sizes = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": self._ranks, "RANK": rank, "LOCAL_RANK": local}
+            yield rank, {**shared, **{name: str(value) for name, value in sizes.items()}}
 
     def _report(self, ranks: Ranks) -> None:
         """Report that the run goes on. If the hub refuses that twice, the person may not run it any more."""
@@ -171,7 +168,7 @@ class Run:
     def _put_logs(self, patience: float) -> None:
         """Give the hub what it lacks of the output. What it refuses now, such as on a full disk, it gets later."""
         for folder in self._logs.glob("*"):
-            path = f"{self._files}/{folder.relative_to(self._folder)}"
+            path = f"{self._told['ARTIFACTS']}/{folder.relative_to(self._folder)}"
             with suppress(HubError):
                 for name, data in self._spools.setdefault(folder.name, Spool(folder)).missing():
                     self._hub.put(f"{path}/{name}", data, patience)
@@ -182,13 +179,13 @@ class Run:
             name = quote(os.fsencode(file.relative_to(self._folder)))
             try:
                 if file.is_file() and not file.is_symlink():
-                    self._hub.send(f"{self._files}/{name}", file, patience)
+                    self._hub.send(f"{self._told['ARTIFACTS']}/{name}", file, patience)
             except HubError as error:
                 self._tags["output"] = f"not all files are kept, such as {name}: {error}"
 
     def _set_tags(self, tags: Mapping[str, str], patience: float) -> None:
         items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in tags.items()]
-        self._hub.call(f"{_API}log-batch", {"run_id": self._id, "tags": items}, patience)
+        self._hub.call(f"{_API}log-batch", {"run_id": self._run, "tags": items}, patience)
 
     def write_record(self, patience: float) -> None:
         """Give the hub the rest of the output, and the end as it is in the folder, once. Raises HubError."""
@@ -198,7 +195,7 @@ class Run:
         self._put_logs(patience)
         self._put_output(patience)
         self._set_tags({**self._tags, **end["tags"], "state": "ended", "cause": end["cause"]}, patience)
-        update = {"run_id": self._id, "status": end["status"], "end_time": int(self._hub.now * 1000)}
+        update = {"run_id": self._run, "status": end["status"], "end_time": int(self._hub.now * 1000)}
         self._hub.call(f"{_API}update", update, patience)
         self._hub.call("/bedplate/end", {}, patience)
         (self._folder / RECORDED).touch()

@@ -78,17 +78,17 @@ def _shown(line: bytes) -> bytes:
     return line[max(line.rstrip(b"\r").rfind(b"\r"), 0) :]
 
 
-def follow(folder: Path, is_over: Callable[[], bool], pause: float = 0.1) -> Iterator[bytes]:
-    """Yield the output in a folder as it comes, until it is over."""
-    name, at, was_over = "", 0, False
+def follow(folder: Path, start: int, is_over: Callable[[], bool], pause: float = 0.1) -> Iterator[bytes]:
+    """Yield the output in a folder from a byte on as it comes, until it is over."""
+    (number, at), was_over = divmod(start, PART), False
     while not was_over:
         # Before the last look, not after it.
         was_over = is_over()
         for path in sorted(folder.glob("*")):
-            if path.name < name:
+            if int(path.name) < number:
                 continue
-            at = at if path.name == name else 0
-            name = path.name
+            at = at if int(path.name) == number else 0
+            number = int(path.name)
             with suppress(FileNotFoundError), path.open("rb") as file:
                 file.seek(at)
                 yield (data := file.read())
