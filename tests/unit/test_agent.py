@@ -1,13 +1,17 @@
 """The agent of runs as a process, with a stand-in for the hub: code, program, ranks, stops, output and ends."""
 
+import fcntl
+import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.testlab.fakes.runs import AgentRun, RunHub, wait_for
+from tests.testlab.fakes.laptop import TOKEN
+from tests.testlab.fakes.runs import ARTIFACTS, RUN_ID, AgentRun, RunHub, wait_for
 
 
 @pytest.fixture
@@ -70,7 +74,7 @@ def test_a_stopped_run_gets_time_and_its_program_only_the_signal(hub: RunHub, tm
     """
     run = shell(hub, tmp_path, script)
     process = run.start()
-    wait_for(lambda: b"ready" in b"".join(part.read_bytes() for part in run.folder.glob("logs/0/0/*")))
+    wait_for(lambda: b"ready" in output(run))
 
     process.send_signal(signal.SIGTERM)
 
@@ -78,3 +82,277 @@ def test_a_stopped_run_gets_time_and_its_program_only_the_signal(hub: RunHub, tm
     assert hub.log().split()[::2] == [b"ready", b"saved"]
     assert (hub.statuses, hub.tags["exit.0.0"]) == (["KILLED"], "5")
     assert hub.tags["cause"] == "stopped by SIGTERM, as at a shutdown"
+
+
+def output(run: AgentRun, rank: int = 0) -> bytes:
+    """Return the output that the folder of a run has."""
+    return b"".join(part.read_bytes() for part in sorted(run.folder.glob(f"logs/0/{rank}/*")))
+
+
+def test_a_program_that_ignores_the_signal_and_forks_away_is_killed(hub: RunHub, tmp_path: Path) -> None:
+    """After its time, with every process that it has left anywhere; a second signal may shorten the time."""
+    script = (
+        "trap '' TERM; setsid sh -c 'sleep 300 & sleep 301' & setsid -f sleep 302; echo ready; sleep 303; sleep 304"
+    )
+    run = shell(hub, tmp_path, script, grace=60)
+    process = run.start()
+    wait_for(lambda: b"ready" in output(run))
+
+    process.send_signal(signal.SIGTERM)
+    wait_for((run.folder / "stop").exists)
+    (run.folder / "stop.json").write_text('{"by": "ada", "now": true}')
+    process.send_signal(signal.SIGTERM)
+
+    assert run.end_of(process) == 201
+    assert hub.tags["cause.0.0"] == "the program was killed by signal 9, Killed"
+    assert not [line for line in processes() if "sleep\x0030" in line]
+
+
+def processes() -> list[str]:
+    """Return the words of all processes."""
+    texts = list[str]()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            texts.append(path.read_text(errors="replace"))
+    return texts
+
+
+def test_what_a_program_leaves_behind_ends_with_it(hub: RunHub, tmp_path: Path) -> None:
+    """It keeps neither the pipe of the output nor a GPU."""
+    run = shell(hub, tmp_path, "setsid -f sleep 303; sleep 304 & exit 0")
+
+    assert run.run() == 0
+
+    assert not [line for line in processes() if "sleep\x0030" in line]
+
+
+RANK = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR"; test "$MASTER_PORT" -gt 1024; '
+
+
+def test_several_gpus_are_several_ranks(hub: RunHub, tmp_path: Path) -> None:
+    """Each knows its place, and has its own output, exit code and cause."""
+    run = shell(hub, tmp_path, RANK, gpus=3)
+
+    assert run.run() == 0
+
+    assert [hub.log(rank) for rank in range(3)] == [b"%d %d 3 3 127.0.0.1\n" % (rank, rank) for rank in range(3)]
+    assert {hub.tags[f"exit.0.{rank}"] for rank in range(3)} == {"0"}
+
+
+@pytest.mark.parametrize(("gpus", "launch"), [(0, ""), (1, ""), (4, "program")])
+def test_other_runs_are_one_process_without_a_rank(gpus: int, launch: str, hub: RunHub, tmp_path: Path) -> None:
+    """Also with several GPUs, if the command starts ranks itself."""
+    run = shell(hub, tmp_path, "echo ${RANK-none} ${WORLD_SIZE-none}", gpus=gpus, launch=launch)
+
+    assert run.run() == 0
+
+    assert (hub.log(), hub.log(1)) == (b"none none\n", b"")
+
+
+def test_the_first_rank_that_fails_is_the_cause(hub: RunHub, tmp_path: Path) -> None:
+    """The others are stopped by the signal, and their ends are kept."""
+    script = "trap 'exit 9' TERM; echo ready; if [ $RANK = 1 ]; then sleep 0.5; exit 3; fi; while :; do sleep 0.1; done"
+    run = shell(hub, tmp_path, script, gpus=3)
+
+    assert run.run() == 3
+
+    assert hub.tags["cause"] == "rank 1 ended with exit code 3"
+    assert [hub.tags[f"exit.0.{rank}"] for rank in range(3)] == ["9", "3", "9"]
+    assert hub.statuses == ["FAILED"]
+
+
+def test_a_program_has_its_environment_and_nothing_of_the_agent(hub: RunHub, tmp_path: Path) -> None:
+    """What MLflow needs, the pinned variables, those of the person, and secrets, of which no file is left."""
+    run = shell(hub, tmp_path, "env", environment={"LEFT": "set"}, secrets={"KEY": "k"}, params={"lr": "1"})
+    run.environment |= {"BEDPLATE_FOO": "x", "BEDPLATE_GPUS": "7", "CUDA_VISIBLE_DEVICES": "GPU-1"}
+
+    assert run.run() == 0
+
+    found = dict(line.partition("=")[::2] for line in hub.log().decode().splitlines())
+    assert {name for name in found if name.startswith("BEDPLATE_")} == {
+        *(f"BEDPLATE_{name}" for name in ("RUN", "ATTEMPT", "STOP", "OUTPUT", "PARAMS")),
+    }
+    assert (found["LEFT"], found["KEY"], found["CUDA_VISIBLE_DEVICES"]) == ("set", "k", "GPU-1")
+    assert (found["MLFLOW_RUN_ID"], found["MLFLOW_TRACKING_URI"]) == (RUN_ID, run.given["hub"])
+    assert (found["MLFLOW_TRACKING_TOKEN"], found["MLFLOW_ENABLE_ASYNC_LOGGING"]) == (TOKEN, "true")
+    assert Path(found["MLFLOW_TRACKING_SERVER_CERT_PATH"]).read_text() == run.given["certificate"]
+    assert json.loads(Path(found["BEDPLATE_PARAMS"]).read_text()) == {"lr": "1"}
+    assert not (run.folder / "secrets").exists()
+
+
+@pytest.mark.nightly
+def test_the_leases_of_gpus_are_those_of_the_program(hub: RunHub, tmp_path: Path) -> None:
+    """A program keeps them after its agent was killed, and frees them while its record waits for the hub."""
+    lease = tmp_path / "gpu-0"
+    lease.touch()
+    run = shell(hub, tmp_path, "echo ready; while [ ! -e ../go ]; do sleep 0.1; done")
+    with lease.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        run.environment["BEDPLATE_LEASE_FDS"] = str(file.fileno())
+        process = run.start(pass_fds=[file.fileno()])
+    wait_for(lambda: b"ready" in output(run))
+
+    assert is_locked(lease)
+    hub.is_away = True
+    hub.end_connections()
+    (run.folder / "go").touch()
+    wait_for(lambda: not is_locked(lease))
+
+    assert process.poll() is None
+    hub.is_away = False
+    assert run.end_of(process) == 0
+    assert hub.statuses == ["FINISHED"]
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether another process has the lock of a file."""
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_person_whom_the_hub_refuses_has_no_runs(hub: RunHub, tmp_path: Path) -> None:
+    """The program is stopped with the reason of the hub; the end is in the folder."""
+    run = shell(hub, tmp_path, "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+    run.pauses = {"_REPORT": 0.2, "_REPEAT": 0.2}
+    process = run.start()
+    wait_for(lambda: "seen" in hub.tags)
+
+    hub.refusal = 403
+
+    assert run.end_of(process) == 205
+    assert run.end["cause"] == "stopped: the hub refuses: no person of the fleet (403)"
+    assert (hub.statuses, output(run)) == ([], b"ready\nsaved\n")
+
+
+def test_one_refusal_ends_no_run(hub: RunHub, tmp_path: Path) -> None:
+    """The hub may restart, or restore its list of people."""
+    run = shell(hub, tmp_path, "sleep 2")
+    run.pauses = {"_REPORT": 0.2, "_REPEAT": 0.2}
+    hub.first_refusals = 1
+
+    assert run.run() == 0
+
+    assert hub.statuses == ["FINISHED"]
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"tree": "0" * 40}, "no code: the packs lack the tree"),
+        ({"packs": ["packs/ada/none.pack"]}, "no code: the hub refuses: no reason given (404)"),
+    ],
+)
+def test_a_run_without_code_says_why(change: dict[str, object], cause: str, hub: RunHub, tmp_path: Path) -> None:
+    """Exit code 203; nothing is checked out."""
+    run = shell(hub, tmp_path, "echo never", **change)
+
+    assert run.run() == 203
+
+    assert hub.tags["cause"].startswith(cause)
+    assert (hub.statuses, hub.tags["state"]) == (["FAILED"], "ended")
+    assert not (run.folder / "work").exists()
+
+
+def test_a_damaged_pack_is_fetched_again_by_the_next_run(hub: RunHub, tmp_path: Path) -> None:
+    """It does not stay in the cache."""
+    run = shell(hub, tmp_path, "true")
+    (tmp_path / "packs").mkdir()
+    kept = tmp_path / "packs" / Path(run.given["packs"][0]).name
+    kept.write_bytes(b"PACK\0\0\0\2\0\0\0\1")
+
+    assert run.run() == 203
+    assert "is damaged" in hub.tags["cause"]
+
+    run.folder = tmp_path / "ada-1127-later-otter"
+    assert run.run() == 0
+
+
+def test_a_command_that_does_not_exist_is_named(hub: RunHub, tmp_path: Path) -> None:
+    """Exit code 127, as in a shell."""
+    run = AgentRun(hub, tmp_path / "ada-1127-brave-otter", {"a": b""}, ["no-such-program", "x"])
+
+    assert run.run() == 127
+
+    assert hub.tags["cause"] == "cannot start no-such-program: No such file or directory"
+
+
+def test_a_run_stops_when_its_time_is_over(hub: RunHub, tmp_path: Path) -> None:
+    """Exit code 201, and the cause."""
+    run = shell(hub, tmp_path, "trap 'exit 0' TERM; while :; do sleep 0.1; done", **{"for": 1})
+
+    assert run.run() == 201
+
+    assert (hub.tags["cause"], hub.statuses) == ("stopped: its time was over", ["KILLED"])
+
+
+def test_a_process_that_was_killed_for_memory_is_the_cause(hub: RunHub, tmp_path: Path) -> None:
+    """The counter of the kernel is injected: this machine's kernel has no such limit for a test."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "memory.events").write_text("low 0\noom 0\noom_kill 0\noom_group_kill 0\n")
+    run = shell(hub, tmp_path, f"echo 'oom_kill 1' >{own}/memory.events; kill -KILL $$")
+    run.cgroup = own
+
+    assert run.run() == 137
+
+    assert hub.tags["cause"] == "the program was out of memory: the kernel has killed a process"
+
+
+def test_files_that_a_program_leaves_are_kept(hub: RunHub, tmp_path: Path) -> None:
+    """By the hub, with the run; no links, and what the hub refuses is named."""
+    script = 'cd "$BEDPLATE_OUTPUT"; mkdir -p a; echo x >"a/b c.txt"; ln -s /etc/passwd link; echo y >model'
+    run = shell(hub, tmp_path, script)
+
+    assert run.run() == 0
+
+    assert {name for name in hub.files if "/output/" in name} == {
+        *(f"{ARTIFACTS}/output/{name}" for name in ("a/b%20c.txt", "model")),
+    }
+    assert "output" not in hub.tags
+
+
+def test_a_hub_that_is_away_gets_everything_later(hub: RunHub, tmp_path: Path) -> None:
+    """The program goes on, and its exit code and the end are in the folder at once."""
+    run = shell(hub, tmp_path, "echo ready; while [ ! -e ../go ]; do sleep 0.1; done; echo done; exit 4")
+    process = run.start()
+    wait_for(lambda: b"ready" in output(run))
+    hub.is_away = True
+    hub.end_connections()
+
+    (run.folder / "go").touch()
+    wait_for((run.folder / "end.json").exists)
+    assert process.poll() is None
+    hub.is_away = False
+
+    assert run.end_of(process) == 4
+    assert (hub.log(), hub.statuses, hub.tags["exit.0.0"]) == (b"ready\ndone\n", ["FAILED"], "4")
+
+
+def test_a_run_is_started_once(hub: RunHub, tmp_path: Path) -> None:
+    """A second first process of a run ends with 204, and starts no program."""
+    run = shell(hub, tmp_path, "echo once")
+    assert run.run() == 0
+
+    assert run.end_of(run.agent("run", "--folder", str(run.folder))) == 204
+
+    assert hub.log() == b"once\n"
+
+
+def test_a_pod_has_its_settings_in_its_environment(hub: RunHub, tmp_path: Path) -> None:
+    """The token, secrets and parameters are beside each other in a folder that cannot be written."""
+    run = shell(hub, tmp_path, "cat a/b.txt; echo $KEY; cat $BEDPLATE_PARAMS", secrets={"KEY": "k"}, params={"lr": "1"})
+    run.prepare()
+    given, work = run.given, tmp_path / "pod"
+    work.mkdir()
+    names = {name: given[name.lower()] for name in ("HUB", "RUN", "TREE", "GPUS", "GRACE", "ADDRESS")}
+    names |= {"CERT": run.folder / "certificate", "TOKEN_FILE": run.folder / "token", "WORK": work / "tree"}
+    names |= {"PACKS": ",".join(given["packs"]), "ARTIFACTS": ARTIFACTS}
+    run.environment |= {f"BEDPLATE_{name}": str(value) for name, value in names.items()}
+
+    assert run.end_of(run.agent("run", "--", *given["command"])) == 0
+
+    assert hub.log() == b'code\nk\n{"lr": "1"}'

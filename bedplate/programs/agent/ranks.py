@@ -14,7 +14,6 @@ from typing import IO
 
 from .spool import Spool
 
-CGROUPS = Path("/sys/fs/cgroup")
 _NOT_STARTED, _SIGNALLED, _SUBREAPER, _PART = 127, 128, 36, 1 << 16
 # Seconds: between two looks, for the other ranks after a failure, and until a process counts as one that cannot end.
 _LOOK, _AFTER_FAILURE, _LONGEST_KILL = 0.05, 30.0, 60.0
@@ -132,10 +131,15 @@ def _signal(processes: Iterable[int], number: int) -> None:
             os.kill(process, number)
 
 
+def own_cgroup() -> Path:
+    """Return the control group of this unit or container, in version 2."""
+    lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    return Path(f"/sys/fs/cgroup{next((line[3:] for line in lines if line.startswith('0::')), '')}")
+
+
 def _killed_for_memory() -> int:
     """Return how many processes of this unit or container the kernel has killed for memory; 0 if it does not say."""
-    with suppress(OSError, StopIteration):
-        own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::/"))
-        events = (CGROUPS / own[len("0::/") :] / "memory.events").read_text()
-        return sum(int(line.split()[1]) for line in events.splitlines() if line.startswith("oom_kill "))
+    with suppress(OSError):
+        events = (own_cgroup() / "memory.events").read_text(encoding="ascii").split()
+        return int(dict(zip(events[::2], events[1::2])).get("oom_kill", 0))
     return 0

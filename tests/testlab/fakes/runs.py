@@ -29,16 +29,18 @@ class RunHub(FakeHub):
         self.tags: dict[str, str] = {}
         self.statuses: list[str] = []
         self.files: dict[str, bytes] = {}
-        self.refusal = 0
-        self.ends = 0
+        self.refusal = self.first_refusals = self.ends = 0
         super().__init__(folder)
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
-        """Answer as the hub does; with `refusal` refuse everything by this status."""
+        """Answer as the hub does; refuse everything by the status `refusal`, or so many of the first reports."""
         name = path.removeprefix(f"{FILES}/")
         answer: Answer = (200, {}, b"{}")
         if self.refusal:
             return self.refusal, {}, b'{"message": "no person of the fleet"}'
+        if path == f"{_API}log-batch" and self.first_refusals:
+            self.first_refusals -= 1
+            return 403, {}, b"{}"
         if name != path and method == "PUT":
             self.files[name] = body
         elif name != path:
@@ -93,6 +95,17 @@ def _object(kind: str, content: bytes, objects: dict[str, bytes]) -> str:
     return key
 
 
+_MAIN = """
+import sys
+from pathlib import Path
+from bedplate.programs.agent import ranks, run
+from bedplate.programs.agent.__main__ import main
+vars(run).update({pauses})
+ranks.own_cgroup = lambda: Path({cgroup!r})
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 class AgentRun:
     """A run of the agent in a folder, as `start` makes it, whose code is a tree. Its processes are those of a unit."""
 
@@ -126,7 +139,9 @@ class AgentRun:
             **given,
         }
         self.environment: dict[str, str] = {}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.pauses: dict[str, float] = {}
+        """Other seconds for what the agent repeats, by the name of the constant."""
+        self.cgroup = Path("/nonexistent")
 
     def prepare(self) -> None:
         """Write what `start` writes."""
@@ -139,16 +154,15 @@ class AgentRun:
 
     def agent(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401  as Popen
         """Start a command of the agent, by the oldest Python that it supports."""
-        command = (oldest_python(), "-m", "bedplate.programs.agent", *words)
+        command = (oldest_python(), "-c", _MAIN.format(pauses=self.pauses, cgroup=str(self.cgroup)), *words)
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LEFT": "yes", **self.environment}
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=environment, stderr=pipe, start_new_session=True, cwd="/", **options)
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401  as Popen
         """Start the first process of the unit."""
         self.prepare()
-        self.process = self.agent("run", "--folder", str(self.folder))
-        return self.process
+        return self.agent("run", "--folder", str(self.folder), **options)
 
     def run(self) -> int:
         """Run to the end; return the exit code of the agent."""
