@@ -7,6 +7,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,12 @@ def test_a_tree_of_git_is_checked_out(tmp_path: Path) -> None:
 )
 def test_a_name_that_leads_out_or_to_git_is_refused(name: str, tmp_path: Path) -> None:
     """Nothing of the tree is left, wherever the name is."""
-    for tree in ([("100644", name, b"x")], [("40000", "a", [("40000", name, [])])], [("120000", name, b"x")]):
+    trees: list[list[Any]] = [
+        [("100644", name, b"x")],
+        [("40000", "a", [("40000", name, [])])],
+        [("120000", name, b"x")],
+    ]
+    for tree in trees:
         key, data = pack([("100644", "0", b"first"), *tree])
 
         with pytest.raises(CodeError, match="the code has a file with the name"):
