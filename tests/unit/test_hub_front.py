@@ -322,6 +322,12 @@ def test_usage_is_counted_by_person(hub: RunningHub) -> None:
 
     assert answer["people"]["grace"] >= 1000
     assert 0 < answer["disk"] < 1
+    with socket.socket(socket.AF_UNIX) as mint:
+        mint.connect(str(hub.folder / "mint"))
+        mint.sendall(b"usage\n")
+        text = mint.makefile().read()
+    expected = f"bytes.grace {answer['people']['grace']}" if os.getuid() == 0 else "error: no person of the fleet"
+    assert expected in text.splitlines()
 
 
 def test_without_the_check_nothing_is_open(hub: RunningHub) -> None:

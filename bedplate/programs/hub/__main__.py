@@ -184,7 +184,7 @@ class Requests(BaseHTTPRequestHandler):
 
 
 class Mint(StreamRequestHandler):
-    """A line with a scope from an account of this machine, answered with a token, or with `error: ` and the reason."""
+    """A scope from an account of this machine (`usage` from root), answered by a token, or `error: ` and the reason."""
 
     server: Server
     timeout = 10
@@ -193,8 +193,13 @@ class Mint(StreamRequestHandler):
         """Answer one caller; the kernel says who it is: unix(7), SO_PEERCRED."""
         credentials = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
+        hub, scope = self.server.hub, self.rfile.readline(_LARGEST_BODY).decode(errors="replace").strip()
         try:
-            answer = self.server.hub.mint(uid, self.rfile.readline(_LARGEST_BODY).decode(errors="replace").strip())
+            if (uid, scope) == (0, "usage"):
+                sizes = {"": 0, **hub.usage()["people"]}
+                answer = "\n".join(f"bytes.{person or '-'} {size}" for person, size in sizes.items())
+            else:
+                answer = hub.mint(uid, scope)
         except RefusedError as error:
             answer = f"error: {error}"
         self.wfile.write(answer.encode())
@@ -208,10 +213,7 @@ def serve(hub: Hub, listeners: Sequence[socket.socket]) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Serve; `remove UID` refuses the tokens of a person, and `usage` prints the bytes of each, instead."""
-    if words[:1] == ["usage"]:
-        sys.stdout.writelines(f"bytes.{person or '-'} {size}\n" for person, size in Hub(()).usage()["people"].items())
-        return
+    """Serve; `remove UID` refuses the tokens of a person instead."""
     if words[:1] == ["remove"]:
         Lines(VOLUME / _REMOVED).claim(str(int(words[1])))
         return

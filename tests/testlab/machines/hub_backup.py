@@ -21,7 +21,7 @@ _FAKES = {
     "systemctl": 'echo "$*" >> {folder}/systemctl; [ "$1" != is-active ] || echo active',
     "curl": "[ ! -e {folder}/silent ]",
     "mountpoint": "[ ! -e {folder}/unmounted ]",
-    "bedplate-hub": "echo bytes.ada 5",
+    "bp-token": "echo bytes.ada 5",
     "dpkg-query": "echo 1.24.0",
 }
 
