@@ -81,14 +81,17 @@ def people_objects(accounts: Accounts, pods: IPv4Network) -> tuple[Object, ...]:
 
 
 def _person_objects(person: Account, accounts: Accounts, pods: IPv4Network) -> Iterator[Object]:
-    gids = (person.uid, *(accounts.groups[group] for group in person.groups))
     words = {
         "__NAME__": person_name(person.name),
         "__UID__": str(person.uid),
-        "__GIDS__": ",".join(map(str, gids)),
+        "__GIDS__": ",".join(map(str, _gids(person, accounts))),
         "__PODS__": str(pods),
     }
     return load_objects(own_manifest("person"), words)
+
+
+def _gids(person: Account, accounts: Accounts) -> tuple[int, ...]:
+    return (person.uid, *(accounts.groups[group] for group in person.groups))
 
 
 def admit_routers(objects: Iterable[Object], routers: Iterable[str]) -> None:
@@ -192,6 +195,18 @@ def person_kubeconfig(cluster: ClusterPlan, person: str, host_keys: Mapping[str,
         }
     }
     return kubeconfig(cluster, cluster.authority, person, user, namespace=person_name(person))
+
+
+def cluster_access(plan: FleetPlan, cluster: ClusterPlan, person: Account) -> Mapping[str, Any]:
+    """Return how `bp` reaches the cluster for a person. Raises InputError before the cluster or a host key exists."""
+    return {
+        "server": f"https://{cluster.endpoint}",
+        "authority": cluster.authority,
+        "namespace": person_name(person.name),
+        "uid": person.uid,
+        "gids": _gids(person, plan.accounts),
+        "token": token_command(cluster, person.name, plan.record.host_keys),
+    }
 
 
 def kubeconfig(

@@ -5,7 +5,7 @@ The person needs neither a clone of bedplate nor access to AWS. Equal values mak
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from io import BytesIO
 from itertools import groupby
@@ -23,7 +23,14 @@ from bedplate.plan.published import fleet_document
 
 _README, _README_OF_BP = (Path(__file__).with_name(f"{name}.txt") for name in ("invitation", "invitation-bp"))
 _BEDPLATE = Path(__file__).parents[1]
-_BP = ("programs/__init__.py", "programs/connection.py", "programs/bp/*.py")
+# Also the agent, which bp gives to pods.
+_BP = (
+    "programs/__init__.py",
+    "programs/connection.py",
+    "programs/program.py",
+    "programs/agent/*.py",
+    "programs/bp/*.py",
+)
 # Python reads an archive behind any first lines.
 _START = """import sys
 if sys.version_info < (3, 9):
@@ -39,7 +46,8 @@ _HOME, _SCRATCH = "/home", "/scratch"
 class Invitation:
     """A person's access: the machines with an account of theirs, and a VPN profile that is valid until a moment.
 
-    `certificate` is that of the hub; it is empty without a hub, or if it could not be read.
+    `certificate` is that of the hub; it is empty without a hub, or if it could not be read. `cluster` is how bp reaches
+    the cluster; it is empty without one.
     """
 
     plan: FleetPlan
@@ -48,6 +56,7 @@ class Invitation:
     profile: str
     until: datetime
     certificate: str = ""
+    cluster: Mapping[str, object] = field(default_factory=dict)
 
 
 def machines_of(plan: FleetPlan, name: str, catalog: Catalog) -> tuple[NodePlan, ...]:
@@ -91,7 +100,7 @@ def _bp_settings(invitation: Invitation, hub: NodePlan) -> str:
     values = {"fleet": plan.name, "person": invitation.person.name, "node": hub.full_name, "version": __version__}
     host = plan.hub.host if plan.hub else ""
     values |= {"host": host, "address": str(hub.address), "certificate": invitation.certificate}
-    return json.dumps({**values, "document": fleet_document(plan)}, indent=2) + "\n"
+    return json.dumps({**values, "cluster": invitation.cluster, "document": fleet_document(plan)}, indent=2) + "\n"
 
 
 def pack(files: Mapping[str, str | bytes]) -> bytes:

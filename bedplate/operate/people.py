@@ -1,6 +1,7 @@
 """Access of people: profiles and revocations of their laptops, invitations, and removal from everything."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -22,6 +23,8 @@ from bedplate.operate.hub import refuse_tokens
 from bedplate.operate.keys import check_person, keys_of, known_passphrase, now, users_of
 from bedplate.operate.login import targets_by_name
 from bedplate.plan import FleetPlan
+from bedplate.plan.cluster import cluster_plan
+from bedplate.plan.fleet import Account
 from bedplate.plan.hub import HUB_CERTIFICATE
 from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.links import ssh_pools
@@ -190,7 +193,22 @@ def _invitation(plan: FleetPlan, pki: Pki, subject: Subject, passphrase: Passphr
     person = next(person for person in plan.accounts.people if person.name == name)
     profile = profile_of(plan, pki, subject.name, passphrase)
     until = pki.certificates.holders()[subject.name].until
-    return Invitation(plan, person, machines_of(plan, name, plan.catalog), profile, until)
+    return Invitation(
+        plan, person, machines_of(plan, name, plan.catalog), profile, until, cluster=_cluster(plan, person)
+    )
+
+
+def _cluster(plan: FleetPlan, person: Account) -> Mapping[str, object]:
+    """Return how bp reaches the cluster; nothing before it has authorities and a recorded host key."""
+    cluster = cluster_plan(plan)
+    if cluster is None or not cluster.authority:
+        return {}
+    # Slow: it imports the client of Kubernetes.
+    from bedplate.kubernetes.desired import cluster_access
+
+    with suppress(InputError):
+        return cluster_access(plan, cluster, person)
+    return {}
 
 
 def remove(operator: Operator, name: str, *, keeps_pods: bool) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bedplate.plan.fleet import FleetPlan, MachinePlan, cached_on_plan
 from bedplate.plan.pools import PoolPlan
+from bedplate.plan.registration import pool_registration
 
 _MIB = 1024.0
 Facts = dict[str, Any]
@@ -35,7 +36,12 @@ def _group(plan: FleetPlan, pools: Sequence[PoolPlan]) -> Facts:
     types, nodes = list(dict.fromkeys(name for pool in pools for name in pool.types)), pools[0].group_spec.nodes
     facts: Facts = {"regions": list(dict.fromkeys(pool.region for pool in pools)), "types": types, "type": types[0]}
     facts |= {"min": nodes.min, "max": nodes.max, "kubernetes": pools[0].use.is_worker, "jobs": True}
+    facts["taints"] = list(dict.fromkeys(taint for pool in pools for taint in _taints(plan, pool)))
     return {**facts, **_hardware(plan, types[0]), **dict.fromkeys(("spot_price", "image", "state"))}
+
+
+def _taints(plan: FleetPlan, pool: PoolPlan) -> Sequence[str]:
+    return pool_registration(pool, plan.catalog).taints if pool.use.is_worker else ()
 
 
 def _hardware(plan: FleetPlan, name: str) -> Facts:

@@ -18,13 +18,17 @@ import pytest
 from bedplate.kubernetes.apply import apply_objects
 from bedplate.kubernetes.client import ClusterClient
 from bedplate.kubernetes.desired import people_objects, policy_objects, volume_objects
+from bedplate.nodes.invitation import bp_program
 from bedplate.plan.cluster import cluster_plan
-from bedplate.programs.bp.cluster import Api, Cluster, Place, follow, job_of, secret_of
+from bedplate.programs.bp.cluster import Api, Cluster, Place, agent_of, follow, job_of, secret_of
 from bedplate.programs.bp.hub import BpError
+from tests.testlab.fakes.laptop import TOKEN
+from tests.testlab.fakes.runs import ARTIFACTS, AgentRun, RunHub
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import wait_until
 from tests.testlab.kubernetes.images import PYTHON_IMAGE, python_image
 from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machine
+from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
 
 UID = lab_plan().accounts.uids["grace"]
 _CASE = CASES["pool"]
@@ -57,6 +61,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         people = people_objects(plan.accounts, planned.pods)
         objects = (*policy_objects(planned.version), *people, *volume_objects(plan))
         apply_objects(ClusterClient(approvers.plane.client()), objects)
+        # Pods reach the stand-in of the hub, which answers to their own addresses.
+        subprocess.run(("ip", "route", "add", PODS["ipam"]["ranges"][0][0]["subnet"], "via", NODE), check=True)
         running.machine.shell(f"mkdir -p /home/grace /data && chown {UID}:{UID} /home/grace")
         running.join()
         running.pass_gate()
@@ -113,8 +119,32 @@ def test_a_run_has_its_files_its_home_and_its_end(api: Api, running: Running) ->
     assert files == {"token": "TOKEN", "certificate": "CERT", "secrets": '{"KEY": "s3cret"}', "params": "{}"}
     assert output[1].startswith(b"written")
     assert "s3cret" not in running.kubectl("get", "jobs,pods", "-n", "grace", "-o=json")
-    secret = json.loads(running.kubectl("get", "secret", run["id"], "-n", "grace", "-o=json"))
-    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["Job"]
+    found = json.loads(running.kubectl("get", "secret", run["id"], "-n", "grace", "-o=json"))
+    assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Job"]
+
+
+def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path) -> None:
+    """It fetches the code, shows the output on the laptop, and gives the hub output, machine and end."""
+    output, program = list[bytes](), tmp_path / "bp"
+    program.write_bytes(bp_program())
+    with RunHub(tmp_path, HOST) as hub:
+        script = 'sh run.sh; cat "$BEDPLATE_PARAMS"; echo "$SECRET-$A" >"$BEDPLATE_OUTPUT/file"; exit 4'
+        sent = AgentRun(
+            hub, tmp_path / "grace-1127-tidy-mole", {"run.sh": b"echo from the code\n"}, ["sh", "-c", script]
+        )
+        secrets = {"SECRET": "s3cret"}
+        run = {**sent.given, "address": HOST, "environment": {"A": "1"}, "secrets": secrets, "params": {"lr": "1"}}
+        run |= {"attempt": 0, "token": TOKEN}
+        job = job_of(run, _PLACE, api.cluster, api.claims(""))
+
+        api.start(job, lambda uid: secret_of(run, agent_of(program), uid))
+        code = follow(api, run["id"], output.append, lambda _: None)
+
+        assert (code, b"".join(output)) == (4, b'from the code\n{"lr": "1"}')
+        assert (hub.tags["state"], hub.tags["machine"], hub.statuses) == ("ended", _CASE.name, ["FAILED"])
+        assert hub.files[f"{ARTIFACTS}/output/file"] == b"s3cret-1\n"
+        assert hub.log() == b'from the code\n{"lr": "1"}'
+        hub.shutdown()
 
 
 def test_a_run_ends_when_its_person_stops_it(api: Api, running: Running) -> None:

@@ -36,7 +36,7 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
     if command not in {"run", "end", "start", "follow", "stop", "list"}:
         sys.stderr.write(f"{__doc__}\n")
         return WRONG_SETTINGS
-    own = scratch / pwd.getpwuid(os.getuid()).pw_name
+    own = scratch / _person()
     base = own / "runs" if own.is_dir() else cache / str(os.getuid())
     folder = Path(rest[1]) if rest[:1] == ["--folder"] else base / rest[0]
     try:
@@ -62,6 +62,14 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
     return WRONG_SETTINGS
 
 
+def _person() -> str:
+    """Return the name of this account; images do not know the people of a fleet."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
 def _run_here(program: Sequence[str]) -> int:
     """Be the first process of a pod."""
     return Run(Path(os.environ["BEDPLATE_WORK"]).parent, {}).run(program, {})
@@ -81,6 +89,7 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
         **{name: str(given[name.lower()]) for name in names},
         **{name: str(folder / file) for name, file in files.items()},
         "LAUNCH": given.get("launch", ""),
+        "MACHINE": given.get("machine", ""),
         "PACKS": ",".join(given["packs"]),
         "ARTIFACTS": f"{given['experiment']}/{given['run']}/artifacts",
     }
@@ -164,7 +173,7 @@ def _follow(folder: Path, rank: str, start: int) -> int:
 
 def _stop(folder: Path, *, is_now: bool) -> None:
     read(folder / "run.json")
-    write_text(folder / STOP, json.dumps({"by": pwd.getpwuid(os.getuid()).pw_name, "now": is_now}))
+    write_text(folder / STOP, json.dumps({"by": _person(), "now": is_now}))
     output("systemctl", "--user", "stop", "--no-block", f"bp-{folder.name}")
     # A unit that is being stopped gets no second signal from `stop`.
     run("systemctl", "--user", "kill", "--kill-who=main", f"bp-{folder.name}")

@@ -23,13 +23,13 @@ STOPPED, NO_LEASE, NO_CODE, WRONG_SETTINGS, REFUSED = 201, 202, 203, 204, 205
 END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
 _DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
-_DEFAULTS.update(dict.fromkeys(("MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS"), ""))
+_DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS"), ""))
 # Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs.
 _PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 10.0, 5.0
 
 
 class Run:
-    """A run in its folder, by the agent's variables without their prefix, and those of this process.
+    """A run in its folder, by the agent's variables without their prefix, and those of this process; in a pod by these.
 
     Raises KeyError, ValueError, OSError or HubError if they are wrong.
     """
@@ -45,7 +45,8 @@ class Run:
         certificate = Path(self._told["CERT"]).read_text(encoding="ascii")
         self._hub = Connection(self._told["HUB"], certificate, self._token, self._told["ADDRESS"])
         self._over, self._is_refused, self._spools = Event(), False, dict[str, Spool]()
-        self._tags = {"machine": socket.gethostname(), f"node.{self._node}": socket.gethostname()}
+        self._is_pod, machine = not variables, self._told["MACHINE"] or socket.gethostname()
+        self._tags = {"machine": machine, f"node.{self._node}": machine}
 
     def _token(self, _: str = "") -> str:
         return Path(self._told["TOKEN_FILE"]).read_text(encoding="ascii").strip()
@@ -102,7 +103,9 @@ class Run:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ranks.asked.append(stop_of(self._folder, self._grace)))
         for rank, own in self._environments(environment):
-            self._spools[str(rank)] = Spool(self._logs / str(rank))
+            # Runs of machines have no log but their parts.
+            is_copied = self._is_pod and not self._spools
+            self._spools[str(rank)] = Spool(self._logs / str(rank), is_copied=is_copied)
             ranks.start(rank, command, own, self._spools[str(rank)])
         self._note_time("started")
         threads = [Thread(target=f, args=(ranks,), daemon=True) for f in (self._report, self._upload)]

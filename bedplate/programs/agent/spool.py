@@ -1,5 +1,6 @@
 """The output of a rank on its way to the hub: parts in a folder, which are kept until the hub has them."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,11 +15,12 @@ _STATE, _LONGEST_LINE = 1.0, 1 << 16
 
 
 class Spool:
-    """The parts of one rank's output, in a folder."""
+    """The parts of one rank's output, in a folder; a copy goes to the log of its container, if there is one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_copied: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._number, self._sent = folder, 0, (0, 0)
+        self._is_copied = is_copied
         self._line, self._stored, self._left_out, self._lost = b"", 0.0, 0, 0
 
     def write(self, data: bytes) -> None:
@@ -37,6 +39,10 @@ class Spool:
 
     def _store(self, text: bytes) -> None:
         """Append to the last part. A full disk ends no program: what is lost is counted."""
+        if self._is_copied:
+            with suppress(OSError):
+                sys.stdout.buffer.write(text)
+                sys.stdout.flush()
         try:
             while text:
                 path = self._folder / f"{self._number:06}"

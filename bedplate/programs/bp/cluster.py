@@ -9,8 +9,11 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
 from .hub import ARCHIVE, MISSING, WRONG, BpError
@@ -26,6 +29,12 @@ _ATTEMPTS = 3
 _CONFLICT, _NOT_FOUND = 409, 404
 # Reasons of a container that never starts. Source: kubelet's pkg/kubelet/images and kuberuntime, Kubernetes 1.36.
 _FATAL = frozenset(("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "StartError"))
+_START = """import sys
+if sys.version_info < (3, 9):
+    sys.exit("error: runs need Python 3.9 or newer in their image")
+from programs.agent.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
 _VPN = "connect the VPN; if it is connected, ask your operator about the cluster"
 Object = Mapping[str, Any]
 
@@ -75,7 +84,10 @@ def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mappi
         "name": CONTAINER,
         "image": place.image,
         "command": ["python3", f"{_FOLDER}/agent", "run", "--", *run["command"]],
-        "env": [{"name": name, "value": value} for name, value in _environment(run, claims).items()],
+        "env": [
+            *({"name": name, "value": value} for name, value in _environment(run, claims).items()),
+            {"name": "BEDPLATE_MACHINE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ],
         "workingDir": _WORK,
         "resources": {"requests": {**resources, **limits}, "limits": {"memory": resources["memory"], **limits}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}},
@@ -94,9 +106,9 @@ def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mappi
             "supplementalGroupsPolicy": "Strict",
         },
         # Negative answers of DNS are cached: the address of the hub never changes.
-        "hostAliases": [{"ip": run["address"], "hostnames": [run["hub"].partition("://")[2]]}],
-        # Of the pod, not of the Job: the time in the queue does not count.
-        **({"activeDeadlineSeconds": run["for"]} if run["for"] else {}),
+        "hostAliases": [{"ip": run["address"], "hostnames": [urlsplit(run["hub"]).hostname]}],
+        # Of the pod, not of the Job: the time in the queue does not count. The agent ends the program before.
+        "activeDeadlineSeconds": run["for"] + run["grace"] + 600,
         "terminationGracePeriodSeconds": run["grace"] + 10,
         "containers": [container],
         "volumes": volumes,
@@ -122,10 +134,11 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
         "TREE": run["tree"],
         "PACKS": ",".join(run["packs"]),
         "ARTIFACTS": f"{run['experiment']}/{run['run']}/artifacts",
-        "WORK": f"{_WORK}/tree",
+        "WORK": f"{_WORK}/work",
         "GPUS": run["gpus"],
         "ATTEMPT": run["attempt"],
         "GRACE": run["grace"],
+        "FOR": run["for"],
     }
     home = claims.get("home", f"{_WORK}/home")
     return {"HOME": home, **run["environment"], **{f"BEDPLATE_{name}": str(value) for name, value in settings.items()}}
@@ -142,6 +155,17 @@ def secret_of(run: Mapping[str, Any], agent: bytes, owner: str) -> Object:
         "metadata": {"name": run["id"], "labels": {_LABEL: run["id"]}, "ownerReferences": [job]},
         "data": {name: b64encode(content).decode() for name, content in files.items()},
     }
+
+
+def agent_of(program: Path) -> bytes:
+    """Return the agent as a program in one file, from the archive of bp."""
+    buffer = BytesIO()
+    with ZipFile(program) as own, ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
+        archive.writestr("__main__.py", _START)
+        for name in own.namelist():
+            if name.startswith("programs/") and not name.startswith("programs/bp/"):
+                archive.writestr(name, own.read(name))
+    return buffer.getvalue()
 
 
 class Api(Connection):

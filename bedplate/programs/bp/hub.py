@@ -68,6 +68,8 @@ class Settings:
     port: int = 443
     document: Mapping[str, Any] = field(default_factory=dict)
     """A first copy of `fleet.json`."""
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    """How the person reaches the cluster; empty without one."""
 
 
 def load_settings(program: Path) -> Settings:

@@ -53,8 +53,8 @@ class FakeHub(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder: Path, host: str = HOST, *, days: int = 10) -> None:
-        super().__init__(("127.0.0.1", 0), _Requests)
+    def __init__(self, folder: Path, host: str = HOST, *, days: int = 10, address: str = "127.0.0.1") -> None:
+        super().__init__((address, 0), _Requests)
         self.answers: dict[str, Answer | Callable[[], Answer]] = {}
         self.first: list[Answer] = []
         self.tokens = {TOKEN}

@@ -25,12 +25,12 @@ _KINDS = {"tree": 2, "blob": 3}
 class RunHub(FakeHub):
     """Keeps the tags and the status of the one run, each status that it had, and files by path."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
         self.tags: dict[str, str] = {}
         self.statuses: list[str] = []
         self.files: dict[str, bytes] = {}
         self.refusal = self.first_refusals = self.ends = 0
-        super().__init__(folder)
+        super().__init__(folder, address=address)
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
         """Answer as the hub does; refuse everything by the status `refusal`, or so many of the first reports."""
