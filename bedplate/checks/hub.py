@@ -126,7 +126,7 @@ HUB_NOT_REACHED = _rule(
 )
 HUB_OUTSIDE_AWS = _rule(
     "W656",
-    "A hub at a site has no role in AWS: it does not know the machines of groups.",
+    "A hub at a site has no role in AWS: it does not know the machines of groups, and no alarm watches it.",
     "write {region: REGION}, or allow it with a reason",
     allowable=True,
     at_key=True,

@@ -19,7 +19,8 @@ from tests.testlab.engine.lab import replace_gpus
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
 VALUES = ["--account", "210987654321", "--owner", "head@uni.edu", "--person", "bob", "--key", KEY]
-OF_EXAMPLE = {"lab": ["--gateway", "9.9.9.9"], "training-block": ["--reservation", "cr-00000000000000001"]}
+GATEWAY = ["--gateway", "9.9.9.9"]
+OF_EXAMPLE = {"lab": GATEWAY, "office": GATEWAY, "training-block": ["--reservation", "cr-00000000000000001"]}
 # Account, reservation, gateway, names and keys that the examples have.
 EXAMPLE_VALUE = re.compile(r"111122223333|cr-0123|8\.20\.30\.40|lab\.example|\bada\b|\bgrace\b")
 

@@ -71,6 +71,47 @@ def test_the_arm64_example_has_only_arm64_types() -> None:
     assert {load_catalog().types[name].arch for name in types} == {"arm64"}
 
 
+OFFICE = ROOT / "examples" / "office.yaml"
+
+
+def test_the_office_has_its_hub_and_the_copies_on_two_machines_of_the_site() -> None:
+    """Its cloud machines make `check` say what the hub lacks, unless the file allows it."""
+    hub = plan_of(OFFICE).hub
+
+    assert hub
+    assert hub.backup
+    assert (hub.node, f"{hub.backup.machine}.{hub.backup.site}") == ("vault.attic", "nas.attic")
+    assert (hub.region, hub.bucket) == (None, None)
+
+
+def test_a_hub_of_a_site_is_warned_about_without_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The warning names what such a hub lacks; a file without groups has no such warning."""
+    text = re.sub("  W656: .*\n", "", OFFICE.read_text())
+    (tmp_path / "fleet.yaml").write_text(text)
+    site_only = re.sub("groups:\n(?:  .*\n)+", "", re.sub("  W360: .*\n", "", text)).replace("allow:\n", "")
+    (tmp_path / "site.yaml").write_text(site_only)
+
+    run(["check", str(tmp_path / "fleet.yaml")])
+    warned = capsys.readouterr().out
+    run(["check", str(tmp_path / "site.yaml")])
+
+    assert "W656 hub-outside-aws" in warned
+    assert "W656" not in capsys.readouterr().out
+
+
+@pytest.mark.nightly
+def test_the_office_is_drawn_priced_rehearsed_and_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine of its group reaches the hub through the tunnel of the site."""
+    office = str(OFFICE)
+
+    assert run(["plan", office, "--svg", str(tmp_path / "office.svg")]) == 0
+    assert run(["cost", office]) == 0
+    assert run(["rehearse", office]) == 0
+    assert run(["reach", "more-1.eu-north-1", "hub", "--port", "443", "--fleet", office]) == 0
+    assert "by VPN connection office-attic-eu-north-1" in capsys.readouterr().out
+    assert ">hub<" in (tmp_path / "office.svg").read_text()
+
+
 PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (RUN_ROOT / "docs").glob("*.md")))
 
 

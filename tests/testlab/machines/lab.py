@@ -90,7 +90,8 @@ class FleetFolder:
     def trust(self, node: Node, key: str | None = None) -> None:
         """Record a node's host key in the lock, as `bedplate node trust` does."""
         recorded = " ".join((key or node.host_key).split()[:2])
-        record_host_keys(lock_path(self.fleet), "lab", node.name, (recorded,), replace_known=True)
+        name = load_fleet(self.fleet, load_catalog()).fleet.name
+        record_host_keys(lock_path(self.fleet), name, node.name, (recorded,), replace_known=True)
 
     def edit(self, pattern: str, text: str) -> None:
         """Replace a pattern in the fleet file, which must match once."""

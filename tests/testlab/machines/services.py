@@ -3,15 +3,18 @@
 import json
 import subprocess
 import sys
+import tarfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from subprocess import TimeoutExpired
 
 from bedplate.plan.firewall import NFS
+from bedplate.plan.hub import HUB_CERTIFICATE, HubPlan
 from bedplate.plan.links import API_PORT
 from bedplate.plan.nodes import EXPORTER_PORT, MountKind, NodeRole
 from roles.catalog import roles_of
 from roles.gate.role import Gate
+from roles.hub.role import BACKUP
 from roles.storage.mounts import HOMES, loopback
 from tests.testlab.machines import nfs_client
 from tests.testlab.machines.cloud import METADATA
@@ -25,6 +28,7 @@ from tests.testlab.network.netlab import LabError
 COLLEAGUE, OUTSIDE = "10.64.33.200", "203.0.113.77"
 _FOR_PEOPLE = frozenset({NodeRole.WORKBENCH})
 _COMPUTES = frozenset({NodeRole.WORKBENCH, NodeRole.WORKER})
+ENDS = ("dump", "tar")
 Service = Callable[[Whole], None]
 
 
@@ -54,11 +58,19 @@ def _services(machine: Whole) -> Iterator[tuple[str, Service]]:
         yield "api", check_api_port
     if planned.shares:
         yield "exports", check_exports
+    yield from _services_of_hub(planned.hub)
     if machine.has_role:
         yield "metadata", check_metadata
     yield "node exporter", check_metrics
     yield "configuration again", check_again
     yield "audit", check_audit
+
+
+def _services_of_hub(hub: HubPlan | None) -> Iterator[tuple[str, Service]]:
+    if hub:
+        yield "records", check_records
+    if hub and hub.backup:
+        yield "copies", check_copies
 
 
 def failures_of(machine: Whole, *without: str) -> dict[str, str]:
@@ -254,6 +266,32 @@ def check_exports(machine: Whole) -> None:
     assert "cannot connect" in write(other, 812, "grace", "/srv/data/of-grace")
 
 
+def check_records(machine: Whole) -> None:
+    """A person gets a token by SSH, and reaches the records from a machine of the fleet; other hosts do not."""
+    assert machine.planned.hub
+    name, certificate = machine.planned.hub.host, machine.folder / "tls.crt"
+    certificate.write_text(machine.node.run(f"cat {HUB_CERTIFICATE}"))
+    token = machine.ssh("grace", "bp-token").stdout.strip()
+    to = ("--cacert", str(certificate), "--resolve", f"{name}:443:{machine.node.address}")
+    url = f"https://{name}/api/2.0/mlflow/experiments/get-by-name?experiment_name=jobs"
+    for address, may in ((COLLEAGUE, True), (OUTSIDE, False)):
+        add_address(machine.lab, address)
+        words = ("-sS", "--noproxy", "*", *to, "--interface", address, "--max-time", "60" if may else "3")
+        done = machine.lab.workstation.run("curl", *words, "--header", f"Authorization: Bearer {token}", url)
+        assert ("experiment_id" in done.stdout) == may, f"{address}: {done.stdout[:300]}{done.stderr}"
+
+
+def check_copies(machine: Whole) -> None:
+    """The backup of a night is on another machine, without keys."""
+    (mount,) = machine.planned.mounts
+    machine.node.run(f"systemctl start {BACKUP}", 300)
+    dumps = machine.files.exports[mount.export] / "dumps" / machine.planned.name
+    (*_, newest) = sorted(dumps.glob("*.sha256"))
+    assert {line.split()[1] for line in newest.read_text().splitlines()} == {f"{newest.stem}.{end}" for end in ENDS}
+    with tarfile.open(newest.with_suffix(".tar")) as archive:
+        assert {member.partition("/")[0] for member in archive.getnames()} == {"tokens"}
+
+
 def check_cluster(machine: Whole) -> None:
     """The machine is a ready node with the labels of its plan, whose gate has opened it for pods."""
     assert machine.cluster
@@ -316,6 +354,8 @@ _DEFECTS: Mapping[str, str] = {
     "laptop": "nft insert rule inet bedplate_laptops forward oifname eth0 drop",
     "api": f"nft insert rule inet bedplate input tcp dport {API_PORT} accept",
     "exports": f"nft insert rule inet bedplate input tcp dport {NFS} accept",
+    "records": "nft insert rule inet bedplate input tcp dport 443 accept",
+    "copies": "umount --recursive /copies; systemctl stop copies.automount",
     "node exporter": f"nft insert rule inet bedplate input tcp dport {EXPORTER_PORT} accept",
 }
 

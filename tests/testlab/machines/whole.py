@@ -1,4 +1,4 @@
-"""Whole machines: one of each kind of examples/lab.yaml, configured with all its roles, as users make it.
+"""Whole machines: one of each kind of the examples, configured with all its roles, as users make it.
 
 Machines of the cloud start from user data, machines of sites from the folder of `bedplate node bootstrap --folder`,
 both with a bundle of the working tree. Their services
@@ -144,8 +144,9 @@ def whole_machine(kind: Kind, folder: Path) -> Iterator[Whole]:
         keys = {"ada": lab.key, **{name: folder / name for name in ("grace", STRANGER)}}
         for name in ("grace", STRANGER):
             make_key(keys[name], name)
-        fleet = write_fleet(folder / "fleet", keys, lab)
-        record_cloud(fleet.fleet)
+        fleet = write_fleet(folder / "fleet", keys, lab, kind.example)
+        if kind.example == "lab":
+            record_cloud(fleet.fleet)
         cluster = None
         if kind.is_member:
             record_new_authority(fleet, find_plan(fleet), folder / "cluster")
@@ -205,9 +206,9 @@ def find_plan(fleet: FleetFolder) -> FleetPlan:
     return plan_loaded(load_fleet(fleet.fleet, load_catalog()))
 
 
-def write_fleet(folder: Path, keys: Mapping[str, Path], lab: NodeLab) -> FleetFolder:
-    """Copy examples/lab.yaml with the keys of the test, and record its plan."""
-    text = (EXAMPLES / "lab.yaml").read_text(encoding="utf-8")
+def write_fleet(folder: Path, keys: Mapping[str, Path], lab: NodeLab, example: str = "lab") -> FleetFolder:
+    """Copy an example with the keys of the test, and record its plan."""
+    text = (EXAMPLES / f"{example}.yaml").read_text(encoding="utf-8")
     for person in ("ada", "grace"):
         key = " ".join(Path(f"{keys[person]}.pub").read_text().split()[:2])
         text, count = re.subn(rf"(  {person}: .*keys: \[)[^]]*", rf'\1"{key}"', text)

@@ -1,4 +1,4 @@
-"""The kinds of machines of the examples, one machine of examples/lab.yaml each; kinds differ in platform and roles."""
+"""The kinds of machines of the examples, one machine of an example each; kinds differ in platform and roles."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ done
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of machine: the name of one in lab.yaml, its address, and the devices of its hardware at each boot.
+    """A kind of machine: the name of one in an example, its address, and the devices of its hardware at each boot.
 
     `prepared` are commands before the first configuration, in place of downloads that do not exist here.
     """
@@ -41,6 +41,7 @@ class Kind:
     """Whether it is a member of the control plane."""
     idle: float | None = None
     """The seconds without use after which it ends itself."""
+    example: str = "lab"
 
     @property
     def label(self) -> str:
@@ -77,6 +78,7 @@ KINDS = (
     Kind("member-router", "control-1.us-west-2", "10.64.32.16", is_member=True),
     Kind("member", "control-2.us-west-2", "10.64.64.16", is_member=True),
     Kind("hub", "hub.us-west-2", "10.64.32.17"),
+    Kind("site-hub", "vault.attic", "192.168.40.6", example="office"),
     Kind("laptop-gateway", "laptops.us-west-2", "10.64.0.4", _TUN),
     Kind("site-gateway", "gate.cellar", "192.168.40.1", _TUN),
 )
