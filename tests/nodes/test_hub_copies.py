@@ -55,10 +55,10 @@ def pair() -> Iterator[tuple[Node, Node]]:
         (mount,) = hub.mounts
         booted.run(f"echo '{nas.address} {mount.server}' >>/etc/hosts")
         assert hub.hub
-        program = booted.root / LIBRARY.lstrip("/") / "records"
-        program.parent.mkdir(parents=True, exist_ok=True)
-        program.write_text(file_text("mlflow/records"))
-        program.chmod(0o755)
+        records = booted.root / LIBRARY.lstrip("/") / "records"
+        records.parent.mkdir(parents=True, exist_ok=True)
+        records.write_text(file_text("mlflow/records"))
+        records.chmod(0o755)
         apply_roles(lab, HUB, Postgres(has_volume=False), hub_role(hub.hub, hub.accounts), Storage(hub.mounts))
         booted.run(_RECORDS)
         booted = lab.move(HUB)

@@ -1,12 +1,15 @@
 """The services of a whole machine, each used as its users do; a service that does not work raises an error."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from subprocess import TimeoutExpired
+from concurrent.futures import ThreadPoolExecutor
+from subprocess import CompletedProcess, TimeoutExpired
+from time import sleep
 
 from bedplate.plan.firewall import NFS
 from bedplate.plan.hub import HUB_CERTIFICATE, HubPlan
@@ -22,7 +25,7 @@ from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.surroundings import add_address, address_of
 from tests.testlab.machines.whole import STRANGER, Whole, config_of_ada
 from tests.testlab.machines.whole_worker import wait_until_joined
-from tests.testlab.network.netlab import LabError
+from tests.testlab.network.netlab import LabError, until
 
 # Hosts of the fleet: a workbench of the home region, and one of no place.
 COLLEAGUE, OUTSIDE = "10.64.33.200", "203.0.113.77"
@@ -71,6 +74,7 @@ def _services_of_hub(hub: HubPlan | None) -> Iterator[tuple[str, Service]]:
         yield "records", check_records
     if hub and hub.backup:
         yield "copies", check_copies
+        yield "lost tunnel", check_lost_tunnel
 
 
 def failures_of(machine: Whole, *without: str) -> dict[str, str]:
@@ -268,17 +272,22 @@ def check_exports(machine: Whole) -> None:
 
 def check_records(machine: Whole) -> None:
     """A person gets a token by SSH, and reaches the records from a machine of the fleet; other hosts do not."""
-    assert machine.planned.hub
-    name, certificate = machine.planned.hub.host, machine.folder / "tls.crt"
-    certificate.write_text(machine.node.run(f"cat {HUB_CERTIFICATE}"))
+    (machine.folder / "tls.crt").write_text(machine.node.run(f"cat {HUB_CERTIFICATE}"))
     token = machine.ssh("grace", "bp-token").stdout.strip()
-    to = ("--cacert", str(certificate), "--resolve", f"{name}:443:{machine.node.address}")
-    url = f"https://{name}/api/2.0/mlflow/experiments/get-by-name?experiment_name=jobs"
     for address, may in ((COLLEAGUE, True), (OUTSIDE, False)):
         add_address(machine.lab, address)
-        words = ("-sS", "--noproxy", "*", *to, "--interface", address, "--max-time", "60" if may else "3")
-        done = machine.lab.workstation.run("curl", *words, "--header", f"Authorization: Bearer {token}", url)
+        words = ("-sS", "--noproxy", "*", "--interface", address, "--max-time", "60" if may else "3")
+        header = f"Authorization: Bearer {token}"
+        done = machine.lab.workstation.run("curl", *words, *_to_hub(machine), "--header", header)
         assert ("experiment_id" in done.stdout) == may, f"{address}: {done.stdout[:300]}{done.stderr}"
+
+
+def _to_hub(machine: Whole) -> tuple[str, ...]:
+    """Return the words of curl that ask the hub for the experiment of runs, with its certificate."""
+    assert machine.planned.hub
+    name = machine.planned.hub.host
+    url = f"https://{name}/api/2.0/mlflow/experiments/get-by-name?experiment_name=jobs"
+    return ("--cacert", str(machine.folder / "tls.crt"), "--resolve", f"{name}:443:{machine.node.address}", url)
 
 
 def check_copies(machine: Whole) -> None:
@@ -290,6 +299,64 @@ def check_copies(machine: Whole) -> None:
     assert {line.split()[1] for line in newest.read_text().splitlines()} == {f"{newest.stem}.{end}" for end in ENDS}
     with tarfile.open(newest.with_suffix(".tar")) as archive:
         assert {member.partition("/")[0] for member in archive.getnames()} == {"tokens"}
+
+
+def check_lost_tunnel(machine: Whole) -> None:
+    """While no packet arrives, bp says which machine is away, and requests wait; then nobody has to act."""
+    bp, token = bp_of_grace(machine), machine.ssh("grace", "bp-token").stdout.strip()
+    assert bp("runs").returncode == 0, bp("runs").stderr
+    words = (
+        "--silent",
+        "--noproxy",
+        "*",
+        "--retry",
+        "60",
+        "--retry-delay",
+        "1",
+        "--retry-all-errors",
+        "--max-time",
+        "60",
+    )
+    command = (
+        "curl",
+        *words,
+        "--connect-timeout",
+        "3",
+        *_to_hub(machine),
+        "--header",
+        f"Authorization: Bearer {token}",
+    )
+    machine.node.cut()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            refused = bp("runs")
+            asked = pool.submit(machine.lab.workstation.run, *command)
+            sleep(5)
+            is_waiting = not asked.done()
+        finally:
+            machine.node.heal()
+        answer = asked.result().stdout
+    assert (refused.returncode, f"the hub does not answer at {machine.node.address}" in refused.stderr) == (4, True)
+    assert (is_waiting, "experiment_id" in answer) == (True, True), answer
+    assert bp("runs").returncode == 0, bp("runs").stderr
+
+
+def bp_of_grace(machine: Whole) -> Callable[..., CompletedProcess[str]]:
+    """Return bp of the archive of a person, with the person's key in an agent."""
+    folder = machine.folder / "laptop"
+    host, socket = machine.lab.workstation.host, folder / "agent"
+    if not folder.exists():
+        folder.mkdir()
+        for words in (("vpn", "init"), ("person", "invite", "grace", "--write", str(folder / "archive.zip"))):
+            done = machine.bedplate(*words) if words[0] == "person" else machine.fleet.bedplate(*words)
+            assert done.returncode == 0, done.stderr
+        shutil.unpack_archive(folder / "archive.zip", folder)
+        host.start("ssh-agent", "-D", "-a", str(socket), log="agent.log")
+        until(socket.exists, 10, "no agent")
+        host.run("env", f"SSH_AUTH_SOCK={socket}", "ssh-add", "-q", str(machine.keys["grace"]))
+    settings = (f"SSH_AUTH_SOCK={socket}", f"HOME={folder}", f"XDG_CACHE_HOME={folder}")
+    command = ("env", *settings, sys.executable, str(folder / machine.plan.name / "bp"))
+    return lambda *words: machine.lab.workstation.run(*command, *words)
 
 
 def check_cluster(machine: Whole) -> None:
