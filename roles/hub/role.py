@@ -91,7 +91,7 @@ class Hub(Role):
 def hub_role(hub: HubPlan, accounts: Accounts) -> Hub:
     """Return the role of the hub's machine."""
     people = {person.uid: person.name for person in accounts.people}
-    return Hub(hub.host, people, _backup(hub), "" if hub.region else json.dumps(hub.published))
+    return Hub(hub.host, people, _backup(hub), "" if hub.region else json.dumps(hub.published, sort_keys=True))
 
 
 def _backup(hub: HubPlan) -> Mapping[str, str]:
