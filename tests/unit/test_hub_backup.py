@@ -70,6 +70,23 @@ def test_a_lost_volume_comes_back_with_runs_files_and_keys(backups: Backups) -> 
 
 
 @pytest.mark.nightly
+@in_folder
+def test_another_machine_of_a_site_takes_over_the_folders_of_the_first(backups: Backups) -> None:
+    """They have the name of the first machine, and no backup is listed before they have that of the other one."""
+    name, settings = backups.saved(), backups.folder / "bedplate/hub-backup"
+    settings.write_text(settings.read_text().replace(NODE, "spare.cellar"))
+    backups.new_volume("second")
+
+    assert [fact for fact in backups.facts("list") if fact.startswith("backup")] == []
+    for part in ("dumps", "files"):
+        (backups.folder / "other" / part / NODE).rename(backups.folder / "other" / part / "spare.cellar")
+    backups.facts("restore", name)
+
+    assert backups.runs == 1
+    assert (backups.hub / "artifacts/packs/ada/one.pack").read_text() == "pack"
+
+
+@pytest.mark.nightly
 def test_a_changed_file_is_copied_again(backups: Backups) -> None:
     """Also one of the same size: runs replace the last part of their log."""
     backups.write("artifacts/1/a/artifacts/logs/0/0/000000", "one")
@@ -206,7 +223,7 @@ def test_no_keys_come_from_the_folder_of_a_site(backups: Backups) -> None:
     """An administrator of a machine that mounts it could put own keys there, and then sign tokens of everybody."""
     name = backups.saved()
     settings = backups.folder / "bedplate/hub-backup"
-    settings.write_text(settings.read_text().replace("(keys tokens)", "(tokens)"))
+    settings.write_text(settings.read_text().replace("(keys tokens ssh)", "(tokens)"))
     backups.new_volume("second")
 
     backups.facts("restore", name)
