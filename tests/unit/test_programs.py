@@ -21,7 +21,12 @@ START = "/usr/local/sbin/start"
 
 @pytest.mark.parametrize(
     ("name", "arguments", "printed"),
-    [("gate", "--help", "--burn-in"), ("worker", "", "usage: bedplate-worker"), ("gateway", "--help", "activate"), ("agent", "", "follow RUN")],
+    [
+        ("gate", "--help", "--burn-in"),
+        ("worker", "", "usage: bedplate-worker"),
+        ("gateway", "--help", "activate"),
+        ("agent", "", "follow RUN"),
+    ],
 )
 def test_a_copied_program_needs_only_its_own_files(name: str, arguments: str, printed: str, tmp_path: Path) -> None:
     """The files that a role copies run with the standard library, and without any other module of the project."""
