@@ -87,7 +87,7 @@ class Ranks:
         cause = cause or f"{name} ended with exit code {code}"
         if code < 0:
             cause, code = f"{name} was killed by signal {-code}, {signal.strsignal(-code)}", _SIGNALLED - code
-        if _killed_for_memory() > self._killed_for_memory:
+        if code and _killed_for_memory() > self._killed_for_memory:
             cause = f"{name} was out of memory: the kernel has killed a process"
         self.ended[rank] = code, cause
         if code and not self.cause:

@@ -53,8 +53,20 @@ class FakeHub(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder: Path, host: str = HOST, *, days: int = 10, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        host: str = HOST,
+        *,
+        days: int = 10,
+        address: str = "127.0.0.1",
+        listener: socket.socket | None = None,
+    ) -> None:
         super().__init__((address, 0), _Requests)
+        if listener:
+            self.socket.close()
+            listener.listen()
+            self.socket, self.server_address = listener, listener.getsockname()
         self.answers: dict[str, Answer | Callable[[], Answer]] = {}
         self.first: list[Answer] = []
         self.tokens = {TOKEN}

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import zlib
@@ -25,12 +26,12 @@ _KINDS = {"tree": 2, "blob": 3}
 class RunHub(FakeHub):
     """Keeps the tags and the status of the one run, each status that it had, and files by path."""
 
-    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
+    def __init__(self, folder: Path, address: str = "127.0.0.1", listener: socket.socket | None = None) -> None:
         self.tags: dict[str, str] = {}
         self.statuses: list[str] = []
         self.files: dict[str, bytes] = {}
         self.refusal = self.first_refusals = self.ends = 0
-        super().__init__(folder, address=address)
+        super().__init__(folder, address=address, listener=listener)
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
         """Answer as the hub does; refuse everything by the status `refusal`, or so many of the first reports."""
