@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from bedplate.programs.bp import snapshot as module
-from bedplate.programs.bp.hub import HELD, MISSING, WRONG, BpError
-from bedplate.programs.bp.snapshot import Snapshot, open_shadow, pack_name
+from bedplate.programs.bp.hub import MISSING, WRONG, BpError
+from bedplate.programs.bp.snapshot import Snapshot, open_shadow
 
 MEGABYTE = 1_000_000
 
@@ -71,7 +71,7 @@ def _ship(cache: Path, folder: Path, *include: str) -> tuple[Snapshot, list[byte
     with open_shadow(cache, folder) as shadow:
         snapshot = shadow.take(include)
         packs = shadow.packs(snapshot.tree)
-        return snapshot, [pack.read_bytes() for pack in packs], [pack_name(pack) for pack in packs]
+        return snapshot, [pack.read_bytes() for pack in packs], [pack.name.removeprefix("pack-") for pack in packs]
 
 
 def _sha1(content: bytes) -> bytes:
@@ -278,7 +278,7 @@ def test_nested_repositories_are_sent_with_their_changes(cache: Path, repository
 
     files = _contents(snapshot.tree, packs)
     assert (files[b"sub/lib.py"], files[b"sub/clone/lib.py"]) == (b"2\n", b"1\n")
-    assert snapshot.left_out == ["missing/ (submodule that is not checked out)", "sub/clone/made"]
+    assert snapshot.left_out == ["missing/ (empty)", "sub/clone/made"]
 
 
 def test_what_git_cannot_hold_is_listed(cache: Path, folder: Path) -> None:
@@ -293,7 +293,7 @@ def test_what_git_cannot_hold_is_listed(cache: Path, folder: Path) -> None:
 
         snapshot = _take(cache, folder)
 
-    expected = ["model/only/ (no files in it)", "out/ (no files in it)", "pipe (no file)", "socket (no file)"]
+    expected = ["model/only/pipe (no file)", "out/deep/ (empty)", "pipe (no file)", "socket (no file)"]
     assert (snapshot.left_out, snapshot.files) == (expected, 3)
 
 
@@ -342,20 +342,20 @@ def test_other_names_are_no_secrets(name: str, cache: Path, folder: Path) -> Non
 
 
 def test_include_sends_what_is_ignored(cache: Path, folder: Path) -> None:
-    """A file, or a folder with all files in it; the next snapshot without it has it no more."""
+    """The next snapshot without it has it no more."""
     (folder / ".gitignore").write_text("data/\n")
     (folder / "data/small").mkdir(parents=True)
     for name in ("a", "small/b"):
         (folder / "data" / name).write_text(name)
 
-    assert (_take(cache, folder, "data/a").files, _take(cache, folder, "data").files) == (4, 5)
+    assert (_take(cache, folder, "data/a").files, _take(cache, folder, "data/small/b", "data/a").files) == (4, 5)
     assert _take(cache, folder).left_out == ["data/"]
 
 
-@pytest.mark.parametrize("word", ["nothing", "../work2", "/etc/hostname", ".git", "model/../../x"])
+@pytest.mark.parametrize("word", ["nothing", "model", "../work2", "/etc/hostname", ".git/config", "model/../../x"])
 def test_include_names_files_of_the_folder(word: str, cache: Path, repository: Path) -> None:
     """Not others, and not the repository itself."""
-    (repository.parent / "work2").mkdir()
+    (repository.parent / "work2").write_text("")
 
     assert _refusal(cache, repository, word).code == WRONG
 
@@ -363,7 +363,7 @@ def test_include_names_files_of_the_folder(word: str, cache: Path, repository: P
 def _write_large(folder: Path) -> str:
     with (folder / "model/weights.bin").open("wb") as file:
         file.truncate(1_000 * MEGABYTE)
-    return "larger than 50 MB: model/weights.bin (1000 MB)"
+    return "larger than 50 MB: model/weights.bin"
 
 
 def _write_checkpoints(folder: Path) -> str:
@@ -433,7 +433,9 @@ def test_a_file_that_cannot_be_read_is_named(cache: Path, folder: Path) -> None:
         errors.append(subprocess.run(command, capture_output=True, text=True, check=False).stderr)
         (folder / name).chmod(mode)
 
-    assert ["not readable: train.py" in errors[0], "not readable: closed" in errors[1]] == [True, True], errors
+    for error, name in zip(errors, ("train.py", "closed"), strict=True):
+        assert name in error.splitlines()[-1]
+        assert "Permission denied" in error.splitlines()[-1]
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(
@@ -565,22 +567,21 @@ def test_a_person_may_clean_repository_and_cache(cache: Path, repository: Path) 
     assert (len(names), _contents(third.tree, packs)[b"train.py"]) == (1, b"third\n")
 
 
-@pytest.mark.parametrize(("kind", "files"), [("split", 4), ("sha256", 3), ("damaged", 3)])
+@pytest.mark.parametrize(("kind", "files"), [("split", 4), ("sha256", 3)])
 def test_files_that_an_unreadable_index_tracks_are_listed(kind: str, files: int, cache: Path, folder: Path) -> None:
-    """What is tracked and ignored is left out then. An index in two files is read."""
+    """What is tracked and ignored is left out then. An index in two files is read, and a damaged one is refused."""
     _git(folder, "init", "-q", f"--object-format={'sha256' if kind == 'sha256' else 'sha1'}")
     (folder / ".gitignore").write_text("*.log\n")
     (folder / "kept.log").write_text("")
     _git(folder, "add", "-f", ".")
     if kind == "split":
         _git(folder, "update-index", "--split-index")
-    if kind == "damaged":
-        (folder / ".git/index").write_bytes(b"no index")
 
     snapshot = _take(cache, folder)
 
     assert (snapshot.files, snapshot.left_out) == (files, ["kept.log"][: 4 - files])
-    assert any("is not readable" in warning for warning in snapshot.warnings) is (kind == "damaged")
+    (folder / ".git/index").write_bytes(b"no index")
+    assert "index" in str(_refusal(cache, folder))
 
 
 @pytest.mark.parametrize(
@@ -629,8 +630,8 @@ def test_the_cache_holds_no_more_than_the_packs(cache: Path, folder: Path) -> No
     assert all(path.stat().st_mode & 0o077 == 0 for path in cache.iterdir())
 
 
-def test_two_runs_of_a_folder_wait_for_each_other(cache: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status 5 after a time limit; both have the same packs."""
+def test_two_runs_of_a_folder_wait_for_each_other(cache: Path, folder: Path) -> None:
+    """Both have the same packs."""
     results: list[list[str]] = []
     with open_shadow(cache, folder):
         threads = [threading.Thread(target=lambda: results.append(_ship(cache, folder)[2])) for _ in range(2)]
@@ -638,15 +639,12 @@ def test_two_runs_of_a_folder_wait_for_each_other(cache: Path, folder: Path, mon
             thread.start()
         time.sleep(0.2)
         assert not results
-        monkeypatch.setattr(module, "_LOCK_TIMEOUT", 0.1)
-        assert _refusal(cache, folder).code == HELD
     for thread in threads:
         thread.join()
     assert results[0] == results[1] != []
 
 
 _FULL = """case "$*" in
-*version) echo git version 2.39.5;;
 *" init "*) /bin/mkdir -p $GIT_DIR;;
 *) echo 'fatal: No space left on device' >&2; exit 128
 esac"""
@@ -655,8 +653,8 @@ esac"""
 @pytest.mark.parametrize(
     ("git", "sentence"),
     [
-        (None, "git does not start"),
-        ("echo git version 2.25.1", "older than 2.30"),
+        (None, "No such file or directory: 'git'"),
+        ('echo "error: unknown option \\`object-format=sha1\'" >&2; exit 129', "unknown option"),
         (_FULL, "No space left"),
     ],
 )
@@ -674,10 +672,11 @@ def test_a_git_that_is_missing_or_fails_is_said(
     error = _refusal(cache, folder)
 
     assert (error.code, sentence in str(error)) == (MISSING, True), error
+    assert "git 2.30" in error.fix
 
 
 def test_a_cache_that_cannot_be_written_is_said(cache: Path, folder: Path) -> None:
-    """Status 4, with what to set."""
+    """Status 4, with its name."""
     cache.write_text("no folder")
 
-    assert "XDG_CACHE_HOME" in _refusal(cache, folder).fix
+    assert str(cache) in _refusal(cache, folder).fix

@@ -9,33 +9,42 @@ from contextlib import suppress
 from pathlib import Path
 
 from .doctor import check_lines, checks
-from .hub import MISSING, WRONG, BpError, Hub, load_settings
+from .hub import MISSING, WRONG, BpError, Hub, load_settings, printable
 from .proxy import Proxy
 from .records import find_run, newest_runs, run_lines, show_lines
 
 _LATER = (
-    *("run", "logs", "attach", "stop", "again", "diff", "code", "compare", "files", "gpus", "queue", "search"),
-    *("session", "board", "top", "bench", "secret"),
+    *("logs", "attach", "stop", "again", "diff", "code", "compare", "files", "gpus", "queue", "search"),
+    *("session", "board", "top", "bench", "secret", "--image", "--nodes", "--priority", "--max-cost", "--restarts"),
+    *("--scratch-ok", "--array", "--after", "--in", "--secret", "--notify"),
 )
-_INTERRUPTED, _MOST = 130, 1_000
+_INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
 
 
 def main(words: Sequence[str], program: Path) -> int:
-    """Run a command of the bp at a path; return the exit code."""
+    """Run a command of the bp at a path; return the exit code, which is that of the program after `run`."""
+    own = _BEFORE_START if words[:1] == ["run"] else 0
     try:
-        return _run(_options(words), program)
+        return _run(*_options(words), program)
+    except SystemExit as error:
+        # argparse has said why.
+        return own + int(error.code or -own)
     except BpError as error:
         for label, text in (("error: ", str(error)), ("  fix  ", error.fix)):
             if text:
-                sys.stderr.write(f"{label}{_printable(text)}\n")
-        return error.code
+                sys.stderr.write(f"{label}{printable(text)}\n")
+        return own + error.code
     except KeyboardInterrupt:
         return _INTERRUPTED
 
 
-def _options(words: Sequence[str]) -> argparse.Namespace:
-    if words and words[0] in _LATER:
-        raise BpError(f"bp {words[0]} is not in this version", "`bp --help` lists the commands", WRONG)
+def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
+    """Return the options of a command of bp, and the words after `--`."""
+    end = words.index("--") if "--" in words else len(words)
+    words, program = words[:end], words[end + 1 :]
+    for word in (word.partition("=")[0] for word in words):
+        if word in _LATER and (word == words[0] or word.startswith("--")):
+            raise BpError(f"bp {word} is not in this version", "`bp --help` lists the commands", WRONG)
     parser = argparse.ArgumentParser("bp", description="Your runs, and the pages of the hub.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)
@@ -51,11 +60,22 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
     for command in (runs, show, doctor):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
-    return parser.parse_args(words)
+    run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
+    run.usage = "bp run [options] -- COMMAND ..."
+    if words[:1] == ["run"]:
+        # Other commands start without its modules.
+        from .run import add_options  # noqa: PLC0415
+
+        add_options(run)
+    return parser.parse_args(words), program
 
 
-def _run(options: argparse.Namespace, program: Path) -> int:
+def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> int:
     hub, status = Hub(load_settings(program)), 0
+    if options.command == "run":
+        from .run import start_run  # noqa: PLC0415  as above
+
+        return start_run(hub, options, command)
     document: object
     lines: Iterable[str]
     if options.command == "ui":
@@ -69,7 +89,7 @@ def _run(options: argparse.Namespace, program: Path) -> int:
     else:
         document = runs = newest_runs(hub, "" if options.all else options.owner or hub.settings.person, options.n)
         lines = run_lines(runs, hub.now)
-    _print([json.dumps(document, indent=2)] if options.json else map(_printable, lines))
+    _print([json.dumps(document, indent=2)] if options.json else map(printable, lines))
     return status
 
 
@@ -81,11 +101,6 @@ def _serve(hub: Hub) -> int:
         with suppress(KeyboardInterrupt):
             proxy.serve_forever()
     return 0
-
-
-def _printable(text: str) -> str:
-    """Return a text of others without characters that control a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _print(lines: Iterable[str]) -> None:

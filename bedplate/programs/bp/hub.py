@@ -16,8 +16,8 @@ from typing import Any
 
 from ..connection import AWAY, CERTIFICATE, CLOCK, FILE, REFUSED, Connection, HubError
 
-WRONG, MISSING, HELD = 2, 4, 5
-"""Exit codes: wrong input; something that bp needs is missing or does not answer; another process has it."""
+WRONG, MISSING, HELD, PARTLY = 2, 4, 5, 6
+"""Exit codes: wrong input; what bp needs is missing or does not answer; another process has it; partly done."""
 # Seconds: after the second, the last copy of `fleet.json` is as good.
 _SSH_TIMEOUT, _COPY_TIMEOUT, _SCHEMA = 60, 5.0, 1
 # Seconds: a token is valid for an hour. A wrong clock of the laptop measures its age as well as a right one.
@@ -91,10 +91,12 @@ class Hub(Connection):
         self._lock, self._known = Lock(), ""
         caches = os.environ.get("XDG_CACHE_HOME", "")
         folder = Path(caches) if caches.startswith("/") else Path("~/.cache").expanduser()
-        self._folder = folder / "bedplate" / settings.fleet
-        self._cache = self._folder / "token"
+        self.folder = folder / "bedplate" / settings.fleet
+        self._cache = self.folder / "token"
         url = f"https://{settings.host}:{settings.port}"
         super().__init__(url, settings.certificate, self.token, settings.address)
+        self.facts = {"schema": 1, "hub": url, "address": settings.address, "certificate": settings.certificate}
+        """What an agent gets to reach the hub."""
 
     def token(self, refused: str = "") -> str:
         """Return the token of the cache; a new one if it is missing, old, or refused by the hub."""
@@ -114,7 +116,7 @@ class Hub(Connection):
 
     def fleet(self) -> Mapping[str, Any]:
         """Return `fleet.json`; if the hub does not serve it the last copy, else that of the archive: see its `time`."""
-        copy, document = self._folder / "fleet.json", self.settings.document
+        copy, document = self.folder / "fleet.json", self.settings.document
         try:
             document = self.call("/fleet.json", patience=_COPY_TIMEOUT)
             with suppress(OSError):
@@ -128,7 +130,7 @@ class Hub(Connection):
 
     def ssh_words(self, name: str) -> Sequence[str]:
         """Return the words of ssh for a machine, which must have the host key of `fleet.json`. Raises BpError."""
-        document, keys = self.fleet(), self._folder / "known_hosts"
+        document, keys = self.fleet(), self.folder / "known_hosts"
         machines, domain = document["machines"], document["domain"]
         machine = machines.get(name)
         if machine is None or not machine["ssh"]:
@@ -144,11 +146,15 @@ class Hub(Connection):
         host = ("-o", f"HostKeyAlias={name}.{domain}", "-o", f"HostName={machine['address']}")
         return (*_trusting(keys), "-o", "StrictHostKeyChecking=yes", *host, "-l", self.settings.person, name)
 
-    def _ask_token(self) -> str:
+    def run_token(self, run: str) -> str:
+        """Return the token of a run by its id in MLflow."""
+        return self._ask_token(f"run:{run}")
+
+    def _ask_token(self, *scope: str) -> str:
         """Ask by ssh, which may ask the person for the passphrase of a key."""
         folder = self.settings.folder
         words = ("-F", str(folder / "bp.config"), *_trusting(folder / "known_hosts"), *SSH_OPTIONS.split())
-        command = ("ssh", *words, self.settings.node, "bp-token")
+        command = ("ssh", *words, self.settings.node, "bp-token", *scope)
         try:
             done = subprocess.run(  # noqa: S603  the hub of the archive
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SSH_TIMEOUT, check=False
@@ -193,6 +199,11 @@ def _write(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     Path(name).replace(path)
+
+
+def printable(text: str) -> str:
+    """Return a text of others without characters that control a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _read_token(path: Path) -> str:

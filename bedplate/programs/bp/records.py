@@ -1,18 +1,28 @@
 """The records of runs, as MLflow has them: the newest of a person or of all, and one with all that is known."""
 
 import re
+import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
-from .hub import WRONG, BpError, Hub
+from .hub import HELD, WRONG, BpError, Hub
 
 _API, _EXPERIMENT, _TAG = "/api/2.0/mlflow/", "jobs", "bedplate."
 _MLFLOW_ID, _NAME = re.compile("[0-9a-f]{32}"), re.compile("[A-Za-z0-9_.-]{1,200}")
 _NOT_FOUND, _WIDTH, _UNKNOWN = 404, 60, "unknown"
 _GOING_ON = frozenset({"RUNNING", "SCHEDULED"})
 _PARTS = ("tags", "params", "metrics")
+_LONGEST, _TRIES, _PAUSE = 5_000, 6, 0.5
+_ADJECTIVES = (
+    "amber bold brave bright calm clear cool eager fair fast fine gentle golden happy keen kind light lucky mild"
+)
+_ANIMALS = (
+    "badger bat bear beaver bee bison camel cat crab crane crow deer dove eagle elk falcon fox goose hare hawk heron"
+)
 # The tags that `show` has for every run.
 _SHOWN = ("id", "owner", "command", "group", "machine", "gpus", "nodes", "image", "tree", "cause")
 
@@ -30,6 +40,56 @@ def _answers_of_mlflow() -> Iterator[None]:
 def newest_runs(hub: Hub, owner: str, count: int) -> Sequence[Mapping[str, Any]]:
     """Return the newest runs of an owner; of everyone if it is empty. Raises BpError."""
     return _search(hub, f"tags.`{_TAG}owner` = '{_checked(owner)}'" if owner else "", count)
+
+
+@_answers_of_mlflow()
+def create_run(hub: Hub, word: str, tags: Mapping[str, object], params: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a new run with its experiment; its name ends with a word, or else with an adjective and an animal."""
+    experiment, person = _experiment(hub), hub.settings.person
+    # The clock of the hub, which has just answered, orders and names runs.
+    start, day = int(hub.now * 1000), time.strftime("%m%d", time.gmtime(hub.now))
+    name = ""
+    for attempt in range(_TRIES):
+        name = name or f"{person}-{day}-{word or '-'.join(secrets.choice(w.split()) for w in (_ADJECTIVES, _ANIMALS))}"
+        found = _search(hub, f"tags.`{_TAG}id` = '{_checked(name)}'", 1)
+        if found and found[0]["start_time"] != start:
+            if word:
+                raise BpError(f"a run is named {name}", "select another --name", WRONG)
+            name = ""
+            continue
+        known = {"schema": 1, "id": name, "owner": person, "state": "sent", **tags}
+        values = {"mlflow.user": person, **{f"{_TAG}{key}": value for key, value in known.items()}}
+        body = {"experiment_id": experiment, "start_time": start, "run_name": name, "tags": _pairs(values)}
+        try:
+            # The answer to a former try may be lost.
+            run = found[0] if found else _run(hub.call(f"{_API}runs/create", body, 0)["run"])
+        except BpError as error:
+            if 0 < error.status < HTTPStatus.INTERNAL_SERVER_ERROR or attempt == _TRIES - 1:
+                raise
+            time.sleep(_PAUSE * attempt)
+        else:
+            change_run(hub, run["run"], params=params)
+            return {**run, "experiment": experiment}
+    raise BpError("all new names are in use", "select one by --name", HELD)
+
+
+def change_run(hub: Hub, run: str, **parts: Mapping[str, object]) -> None:
+    """Add `tags` and `params` to a run. Raises BpError."""
+    if any(parts.values()):
+        lists = {part: _pairs(values) for part, values in parts.items()}
+        hub.call(f"{_API}runs/log-batch", {"run_id": run, **lists})
+
+
+def end_run(hub: Hub, run: str, cause: str) -> None:
+    """Write the end of a run that has not started. Raises BpError."""
+    change_run(hub, run, tags={f"{_TAG}state": "ended", f"{_TAG}cause": cause})
+    hub.call(f"{_API}runs/update", {"run_id": run, "status": "FAILED", "end_time": int(hub.now * 1000)})
+
+
+def _pairs(values: Mapping[str, object]) -> Sequence[Mapping[str, str]]:
+    """Return values as MLflow takes them: none is empty or too long."""
+    texts = {key: str("" if value is None else value).encode(errors="replace") for key, value in values.items()}
+    return [{"key": key, "value": text[:_LONGEST].decode(errors="ignore")} for key, text in texts.items() if text]
 
 
 @_answers_of_mlflow()
@@ -58,9 +118,13 @@ def _checked(word: str) -> str:
     return word
 
 
-def _search(hub: Hub, condition: str, count: int) -> Sequence[Mapping[str, Any]]:
+def _experiment(hub: Hub) -> str:
     found = hub.call(f"{_API}experiments/get-by-name?experiment_name={_EXPERIMENT}")
-    body = {"experiment_ids": [found["experiment"]["experiment_id"]], "filter": condition, "max_results": count}
+    return str(found["experiment"]["experiment_id"])
+
+
+def _search(hub: Hub, condition: str, count: int) -> Sequence[Mapping[str, Any]]:
+    body = {"experiment_ids": [_experiment(hub)], "filter": condition, "max_results": count}
     # MLflow leaves out what is empty.
     body["order_by"] = ["attributes.start_time DESC"]
     runs = hub.call(f"{_API}runs/search", body).get("runs", ())

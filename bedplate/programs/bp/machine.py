@@ -1,0 +1,65 @@
+"""The agent on a machine, by ssh: the start of a run and its output, through lost connections."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from .hub import PARTLY, BpError, Hub
+
+# Seconds for which a lost connection is made again, and the exit status of ssh without one.
+_PATIENCE, _LOST = 30, 255
+# The name of a socket has at most 104 bytes on macOS, of which ssh needs 60.
+_LONGEST_FOLDER = 44
+_OPTIONS = "-T -a -x -o ClearAllForwardings=yes -o RemoteCommand=none -o LogLevel=ERROR -o ServerAliveInterval=15"
+
+
+class Agent:
+    """A command of the agent on a machine, whose connection opens at once. Methods raise BpError."""
+
+    def __init__(self, hub: Hub, machine: str, *words: str) -> None:
+        self.machine, folder = machine, str(hub.folder).replace("%", "%%")
+        shared = "none" if len(os.fsencode(folder)) > _LONGEST_FOLDER else f"{folder}/%C"
+        settings = ("-o", "ControlMaster=auto", "-o", "ControlPersist=600", "-o", f"ControlPath={shared}")
+        self._command = ("ssh", *_OPTIONS.split(), *settings, *hub.ssh_words(machine), "bedplate-agent", *words)
+        self._open()
+
+    def run(self, document: Mapping[str, Any], has_ended: Callable[[], bool]) -> int:
+        """Start a run, print its output until it ends, and return the exit code. The agent starts a run once.
+
+        The document is the input of the agent: everyone on the machine can read its words.
+        """
+        is_started, count, end = False, 0, time.monotonic() + _PATIENCE
+        while True:
+            with suppress(OSError), self.process.stdin as stdin:
+                stdin.write(json.dumps(document).encode())
+            for line in self.process.stdout:
+                # Shells print lines of their own before.
+                with suppress(ValueError):
+                    is_started = "unit" in json.loads(line)
+                    break
+            while part := self.process.stdout.read1(1 << 16):
+                sys.stdout.buffer.write(part)
+                sys.stdout.buffer.flush()
+                count, end = count + len(part), time.monotonic() + _PATIENCE
+            status = self.process.wait()
+            if is_started and (status != _LOST or has_ended()):
+                return int(status)
+            if status != _LOST:
+                raise BpError(f"{self.machine} does not start the run: status {status}", "its message is above")
+            if time.monotonic() > end:
+                what = "the run goes on" if is_started else "the run may have started"
+                raise BpError(f"no connection to {self.machine}: {what}", f"`bp show {document['id']}`", PARTLY)
+            time.sleep(1)
+            self._open(*([str(count)] if count else []))
+
+    def _open(self, *words: str) -> None:
+        pipe = subprocess.PIPE
+        try:
+            self.process: Any = subprocess.Popen((*self._command, *words), stdin=pipe, stdout=pipe)  # noqa: S603
+        except OSError as error:
+            raise BpError(f"cannot run ssh: {error.strerror}", "install OpenSSH 8.5 or newer") from None

@@ -1,0 +1,160 @@
+"""`bp run`: from a folder to a recorded run on a machine, and its output."""
+
+import argparse
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from .hub import PARTLY, WRONG, BpError, Hub, printable
+from .machine import Agent
+from .places import choose_machine
+from .records import create_run, end_run, find_run
+from .snapshot import Snapshot, listed, open_shadow, pack_name
+
+# Seconds between the signal to a program and its end by force.
+_GRACE = 30
+_INTERRUPTED, _NO_CODE, _LONGEST = 130, 203, 5_000
+_UNITS = {"m": 60, "h": 3_600, "d": 86_400}
+_NUMBER, _VALUE, _OWN = "[0-9]{1,4}", "[A-Za-z_][A-Za-z0-9_]{0,200}=.{0,5000}", "BEDPLATE_|MLFLOW_|CUDA_V"
+# Each option with the name of its value, what that must be, and its default; a flag has none of them.
+_OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
+    ("--on", "MACHINE", ".*", "", "this machine"),
+    ("--group", "G", ".*", "", "a machine of this group; default: the smallest that is enough"),
+    ("--gpus", "N", _NUMBER, "0", "GPUs for this run alone; default: none"),
+    ("--cpus", "N", _NUMBER, "0", "at most so many CPUs"),
+    ("--memory", "N", _NUMBER, "0", "at most so many GiB of memory"),
+    ("--for", "8h", "[1-9][0-9]{0,3}[mhd]", "24h", "the longest time, in m, h or d; default: 24h"),
+    ("--name", "NAME", "[a-z0-9][a-z0-9-]{0,59}|", "", "the end of its name; default: two words"),
+    ("--param", "K=V", _VALUE, [], "a parameter, which the record has; several times"),
+    ("--env", "K=V", f"(?!{_OWN}){_VALUE}", [], "a variable, which the record has not; several times"),
+    ("--include", "FILE", ".+", [], "send a file that is ignored, or named as a secret; several times"),
+    ("-d", "", "", False, "do not wait for the end"),
+    ("--dry-run", "", "", False, "say where and what, and start nothing"),
+    ("-y", "", "", False, "do not ask"),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `bp run`."""
+    for name, value, pattern, default, text in _OPTIONS:
+        kind: dict[str, Any] = {"action": "store_true"}
+        if value:
+            action = "append" if isinstance(default, list) else "store"
+            kind = {"action": action, "metavar": value, "type": partial(_check, pattern, value)}
+        parser.add_argument(name, default=default, help=text, **kind)
+
+
+def _check(pattern: str, form: str, text: str) -> str:
+    if re.fullmatch(pattern, text, re.DOTALL):
+        return text
+    # The value may be secret.
+    raise argparse.ArgumentTypeError(f"the value is not of the form {form}, or not allowed")
+
+
+def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Start a run of this folder, and follow it; return the exit code of its program."""
+    document, run = _read(options, command), dict[str, Any]()
+    with ThreadPoolExecutor() as pool, ExitStack() as stack:
+        asked = pool.submit(hub.fleet)
+        shadow = stack.enter_context(open_shadow(hub.folder, Path.cwd()))
+        snapshot = shadow.take(options.include)
+        packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
+        new, fleet = [place for place, pack in packs.items() if not pack.with_suffix(".sent").exists()], asked.result()
+        machine = choose_machine(fleet, options.on, options.group, document["gpus"])
+        facts = fleet["machines"][machine]
+        cost = (facts["price"] or 0) * document["for"] / 3_600
+        _say(_plan_lines(machine, facts, cost, snapshot, sum(packs[place].stat().st_size for place in new)))
+        if options.dry_run:
+            return 0
+        if not options.y and fleet["ask_above"] is not None and cost > fleet["ask_above"]:
+            _say(["Start it? [y/N]"])
+            if not sys.stdin.isatty() or sys.stdin.readline().strip() not in {"y", "yes"}:
+                raise BpError(
+                    "not started: it may cost more than `ask_above` of the fleet", "answer y, or add -y", WRONG
+                )
+        # The connection is made while packs travel and the record is written.
+        agent = Agent(hub, machine, "start", *([] if options.d else ["--follow"]))
+        try:
+            sent = [pool.submit(_send, hub, place, packs[place]) for place in new]
+            tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for")}
+            tags |= {"command": shlex.join(command), "env": " ".join(document["environment"]), "nodes": 1}
+            tags |= {"machine": machine, "group": facts["group"], "price": facts["price"], "tree": snapshot.tree}
+            tags |= {"base": next(iter(packs)).rpartition("/")[2].partition("-")[0], "size": snapshot.size}
+            tags |= {"left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
+            run |= create_run(hub, options.name, tags, document["params"])
+            document |= {"id": run["name"], "run": run["run"], "experiment": run["experiment"], "tree": snapshot.tree}
+            document |= {"packs": [*packs], "token": hub.run_token(run["run"]), **hub.facts}
+            for task in sent:
+                task.result()
+            stack.close()
+            code = _follow(hub, agent, document)
+        except BaseException as error:
+            agent.process.terminate()
+            if run and getattr(error, "code", 0) != PARTLY:
+                with suppress(BpError):
+                    end_run(hub, run["run"], f"it did not start: {str(error) or 'Ctrl-C'}")
+            raise
+    if code == _NO_CODE:
+        # The hub may have lost a pack that this laptop counts as sent.
+        shadow.forget()
+    return code
+
+
+def _follow(hub: Hub, agent: Agent, document: Mapping[str, Any]) -> int:
+    """Start a run, and follow it if the agent does; return its exit code. Ctrl-C leaves the run alone."""
+
+    def has_ended() -> bool:
+        with suppress(BpError):
+            return bool(find_run(hub, document["run"])["tags"].get("bedplate.state") == "ended")
+        return False
+
+    try:
+        return agent.run(document, has_ended)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        agent.process.terminate()
+        _say(["", f"{document['id']} goes on: `bp show {document['id']}`"])
+        return _INTERRUPTED
+
+
+def _send(hub: Hub, place: str, pack: Path) -> None:
+    try:
+        hub.send(place, pack)
+    except BpError as error:
+        # The answer to a former upload may be lost.
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+    pack.with_suffix(".sent").touch()
+
+
+def _read(options: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]:
+    """Return what the agent gets of the options."""
+    if not command or len(shlex.join(command)) > _LONGEST:
+        what = f"the command is longer than {_LONGEST} characters" if command else "there is no command"
+        raise BpError(what, "write `bp run -- python train.py`, or call a script of this folder", WRONG)
+    values = vars(options)
+    document = {"command": command, "for": int(values["for"][:-1]) * _UNITS[values["for"][-1]], "grace": _GRACE}
+    document |= {name: int(values[name]) for name in ("gpus", "cpus", "memory")}
+    document |= {"params": dict(word.split("=", 1) for word in options.param), "attempt": 0, "wait": None}
+    return {**document, "environment": dict(word.split("=", 1) for word in options.env), "secrets": {}}
+
+
+def _plan_lines(machine: str, facts: Mapping[str, Any], cost: float, snapshot: Snapshot, size: int) -> Iterator[str]:
+    """Yield where a run goes, what that costs, what travels, and what does not."""
+    price = f"{facts['price']:.2f} USD an hour, at most {cost:.2f} USD" if cost else "without a known price"
+    yield f"on {machine} of {facts['group'] or facts['place']}, {price}"
+    yield f"sends {size / 1e6:.2f} MB of {snapshot.files} files with {snapshot.size / 1e6:.2f} MB"
+    yield from ([f"left out: {listed(snapshot.left_out)}"] if snapshot.left_out else [])
+    yield from (f"note: {warning}" for warning in snapshot.warnings)
+
+
+def _say(lines: Iterable[str]) -> None:
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))

@@ -1,0 +1,493 @@
+"""`bp run` as people have it: one file, a folder, git, a fake ssh with an agent, and a stand-in for the hub."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testlab.fakes.laptop import HOST, TOKEN, Answer, FakeHub, Laptop, oldest_python
+from tests.unit.test_agent_start import Machine
+
+API, FILES = "/api/2.0/mlflow/", "/api/2.0/mlflow-artifacts/artifacts/"
+RUN_TOKEN = f"20001.1893456000.run:{'a' * 32}.{'R' * 24}"
+_FACTS = {"place": "cellar", "ssh": True, "jobs": True, "group": None, "price": None, "cpus": 16, "memory_gib": 64}
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA"
+MACHINES = {
+    "small.cellar": {**_FACTS, "address": "10.8.0.4", "host_key": _KEY, "gpus": 0},
+    "titan-03.cellar": {**_FACTS, "address": "10.8.0.5", "host_key": _KEY, "gpus": 4, "cpus": None, "memory_gib": None},
+    "gpu-1.us-west-2": {**_FACTS, "address": "10.8.0.6", "host_key": _KEY, "gpus": 8, "group": "gpu", "price": 3.5},
+    "disk.cellar": {**_FACTS, "address": "10.8.0.7", "host_key": _KEY, "gpus": 8, "jobs": False},
+}
+FLEET = {
+    "schema": 1,
+    "time": 1,
+    "fleet": "lab",
+    "domain": "lab.internal",
+    "ask_above": 50,
+    "machines": MACHINES,
+    "groups": {"gpu": {"kubernetes": False}, "spare": {"kubernetes": False}, "train": {"kubernetes": True}},
+}
+# The agent's side of ssh: what `start` is given, and what the program of the run does.
+_SSH = f"""
+case "$*" in
+*"bp-token run:"*) echo {RUN_TOKEN};;
+*bp-token) echo {TOKEN};;
+*bedplate-agent*)
+    cat >"$here/given"
+    [ ! -e "$here/before" ] || . "$here/before"
+    echo "Welcome to titan-03"
+    echo '{{"unit": "bp-x", "machine": "titan-03"}}'
+    . "$here/program";;
+esac
+"""
+
+
+class Record(dict[str, Any]):
+    """The runs of a stand-in for MLflow, and packs: answers of a FakeHub by their path."""
+
+    def __init__(self, hub: FakeHub) -> None:
+        super().__init__(hub.answers)
+        self.hub, self.runs, self.packs, self.lost = hub, list[dict[str, Any]](), dict[str, bytes](), 0
+        hub.answers = self
+        hub.answer(f"{API}experiments/get-by-name", {"experiment": {"experiment_id": "7"}})
+        hub.answer("/fleet.json", FLEET)
+        for name in ("search", "create", "log-batch", "update"):
+            self[f"{API}runs/{name}"] = getattr(self, f"_{name.replace('-', '_')}")
+        self[f"{API}runs/get"] = lambda: self._json({"run": self.runs[-1]})
+
+    def get(self, path: str, default: Any = None) -> Any:  # noqa: ANN401  as that of a dict
+        """Return the answer of a path."""
+        name = path.removeprefix(FILES)
+        if name in self.packs and self.hub.requests[-1][0].startswith("GET"):
+            return 200, {}, self.packs[name]
+        return self._put if name != path else super().get(path, default)
+
+    def _body(self, name: str) -> Any:  # noqa: ANN401  a document
+        bodies = (json.loads(body) for line, _, body in reversed(self.hub.requests) if line.endswith(f"runs/{name}"))
+        return next(bodies)
+
+    @staticmethod
+    def _json(document: object) -> Answer:
+        return 200, {}, json.dumps(document).encode()
+
+    def _search(self) -> Answer:
+        word = self._body("search")["filter"].rpartition("= '")[2].rstrip("'")
+        return self._json({"runs": [run for run in self.runs if run["info"]["run_name"] == word]})
+
+    def _create(self) -> Answer:
+        body = self._body("create")
+        info = {"run_id": f"{len(self.runs):032x}", "run_name": body["run_name"], "status": "RUNNING"}
+        self.runs.append({"info": {**info, "start_time": body["start_time"]}, "data": {"tags": body["tags"]}})
+        self.lost -= 1
+        if self.lost >= 0:
+            raise ConnectionError("the answer is lost")
+        return self._json({"run": self.runs[-1]})
+
+    def _log_batch(self) -> Answer:
+        for part in ("tags", "params"):
+            self.runs[-1]["data"].setdefault(part, []).extend(self._body("log-batch").get(part, []))
+        return self._json({})
+
+    def _update(self) -> Answer:
+        self.runs[-1]["info"] |= self._body("update")
+        return self._json({})
+
+    def _put(self) -> Answer:
+        puts = [(line.removeprefix(f"PUT {FILES}"), body) for line, _, body in self.hub.requests if line[:3] == "PUT"]
+        new = {name: body for name, body in puts if name not in self.packs}
+        self.packs |= new
+        return (201, {}, b"") if new else (409, {}, b'{"message": "written once"}')
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The tags of the newest run, without their prefix."""
+        return {tag["key"].removeprefix("bedplate."): tag["value"] for tag in self.runs[-1]["data"]["tags"]}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[FakeHub]:
+    """Yield a hub."""
+    with FakeHub(tmp_path) as hub:
+        yield hub
+        hub.shutdown()
+
+
+@pytest.fixture
+def record(hub: FakeHub) -> Record:
+    """Return the record of the hub."""
+    return Record(hub)
+
+
+@pytest.fixture
+def laptop(hub: FakeHub, record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
+    """Return ada's laptop with git, in a folder of work."""
+    (tmp_path / "laptop").mkdir()
+    laptop = Laptop(tmp_path / "laptop", hub, oldest_python())
+    (laptop.programs / "git").symlink_to(shutil.which("git") or "")
+    laptop.ssh_answers(_SSH)
+    program(laptop, "echo loss 0.5; exit 3")
+    work = tmp_path / "work"
+    (work / "data").mkdir(parents=True)
+    (work / "train.py").write_text("print('loss')\n")
+    (work / ".gitignore").write_text("data/\n")
+    monkeypatch.chdir(work)
+    return laptop
+
+
+def program(laptop: Laptop, script: str, before: str = "") -> None:
+    """Let the program of the next run be a script, and another one run before the agent answers."""
+    (laptop.programs / "program").write_text(script)
+    if before:
+        (laptop.programs / "before").write_text(before)
+
+
+def given(laptop: Laptop) -> Mapping[str, Any]:
+    """Return what the agent was given."""
+    document: Mapping[str, Any] = json.loads((laptop.programs / "given").read_text())
+    return document
+
+
+def test_a_run_is_recorded_started_and_followed(laptop: Laptop, record: Record) -> None:
+    """Its output and its exit code are those of the program; what bp says is on stderr."""
+    done = laptop.bp("run", "--on", "titan-03", "--gpus", "2", "--", "python", "train.py", "--note", "it's")
+
+    assert (done.returncode, done.stdout) == (3, "loss 0.5\n"), done.stderr
+    tags, now = record.tags, time.gmtime()
+    assert re.fullmatch(rf"ada-{now.tm_mon:02}{now.tm_mday:02}-[a-z]+-[a-z]+", tags["id"])
+    assert record.runs[0]["info"]["run_name"] == tags["id"]
+    expected = {"schema": "1", "owner": "ada", "state": "sent", "machine": "titan-03.cellar", "gpus": "2", "nodes": "1"}
+    expected |= {"command": "python train.py --note 'it'\"'\"'s'", "left_out": "data/", "mlflow.user": "ada"}
+    assert tags.items() >= expected.items()
+    assert "group" not in tags
+    start = given(laptop)
+    assert start["command"] == ["python", "train.py", "--note", "it's"]
+    assert (start["id"], start["run"], start["experiment"]) == (tags["id"], "0" * 32, "7")
+    assert (start["hub"], start["address"]) == (f"https://{HOST}:{laptop.settings['port']}", "127.0.0.1")
+    assert (start["token"], start["tree"], start["gpus"], start["for"]) == (RUN_TOKEN, tags["tree"], 2, 86_400)
+    assert start["certificate"] == laptop.settings["certificate"]
+    assert start["packs"] == [f"packs/ada/{tags['tree']}-0.pack"] == [*record.packs]
+    assert next(line.split(",")[0] for line in done.stderr.splitlines()) == "on titan-03.cellar of cellar"
+    assert "left out: data/" in done.stderr
+
+
+def test_tokens_are_in_no_list_of_processes(laptop: Laptop) -> None:
+    """Neither the person's nor the run's: they are input of ssh, and in headers."""
+    laptop.bp("run", "--on", "titan-03", "--env", "KEY=hidden", "--", "true")
+
+    words = (laptop.programs / "ssh.log").read_text()
+    assert not any(secret in words for secret in (TOKEN, RUN_TOKEN, "hidden"))
+    assert "HostKeyAlias=titan-03.cellar.lab.internal" in words
+    assert given(laptop)["environment"] == {"KEY": "hidden"}
+
+
+def test_a_second_run_sends_what_has_changed(laptop: Laptop, record: Record) -> None:
+    """Nothing if nothing has; the record has the tree of the full pack as `base`."""
+    laptop.bp("run", "--", "true")
+    first = record.tags["tree"]
+    laptop.bp("run", "--", "true")
+    assert len(record.packs) == 1
+    Path("train.py").write_text("print('better')\n")
+
+    laptop.bp("run", "--", "true")
+
+    assert len(record.packs) == 2
+    assert record.tags["base"] == first != record.tags["tree"]
+    assert given(laptop)["packs"] == [f"packs/ada/{first}-0.pack", f"packs/ada/{record.tags['tree']}-{first}.pack"]
+    assert len({run["info"]["run_name"] for run in record.runs}) == 3
+
+
+def test_a_pack_that_the_hub_has_is_no_error(laptop: Laptop, record: Record) -> None:
+    """Such as one whose answer was lost. After status 203, no code, all packs are sent again."""
+    laptop.bp("run", "--", "true")
+    shutil.rmtree(laptop.cache / "bedplate/lab/trees")
+    program(laptop, "exit 203")
+
+    assert laptop.bp("run", "--", "true").returncode == 203
+
+    puts = [line for line, _, _ in record.hub.requests if line.startswith("PUT")]
+    laptop.bp("run", "--", "true")
+    assert [line for line, _, _ in record.hub.requests if line.startswith("PUT")] == [*puts, puts[0]]
+
+
+def test_options_reach_agent_and_record(laptop: Laptop, record: Record) -> None:
+    """Variables without their values in the record."""
+    words = (
+        "--name",
+        "lr-test",
+        "--cpus",
+        "4",
+        "--memory",
+        "32",
+        "--for",
+        "90m",
+        "--param",
+        "lr=0.1",
+        "--param",
+        "x=a=b",
+    )
+    done = laptop.bp("run", *words, "--env", "SEED=7", "--", "true")
+
+    assert done.returncode == 3, done.stderr
+    start, tags = given(laptop), record.tags
+    assert tags["id"].endswith("-lr-test")
+    assert (start["cpus"], start["memory"], start["for"]) == (4, 32, 5_400)
+    assert start["params"] == {"lr": "0.1", "x": "a=b"}
+    assert record.runs[0]["data"]["params"] == [{"key": "lr", "value": "0.1"}, {"key": "x", "value": "a=b"}]
+    assert (tags["env"], tags["for"], tags["cpus"], tags["machine"]) == ("SEED", "5400", "4", "small.cellar")
+    assert laptop.bp("run", "--name", "lr-test", "--", "true").returncode == 242
+
+
+@pytest.mark.parametrize(
+    ("words", "machine"),
+    [
+        ([], "small.cellar"),
+        (["--gpus", "1"], "titan-03.cellar"),
+        (["--gpus", "5"], "gpu-1.us-west-2"),
+        (["--group", "gpu"], "gpu-1.us-west-2"),
+        (["--on", "gpu-1.us-west-2", "--gpus", "8"], "gpu-1.us-west-2"),
+        (["--on", "titan-03", "--cpus", "64"], "titan-03.cellar"),
+    ],
+)
+def test_the_place_is_the_smallest_that_is_enough(words: list[str], machine: str, laptop: Laptop) -> None:
+    """Of those with the same number of GPUs the cheapest."""
+    done = laptop.bp("run", "--dry-run", *words, "--", "true")
+
+    assert (done.returncode, done.stderr.split()[1]) == (0, machine)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "fix"),
+    [
+        (["--on", "titan-3"], "no machine for runs is named titan-3", "titan-03.cellar"),
+        (["--on", "disk"], "no machine for runs is named disk", "write"),
+        (["--group", "gpus"], "no group for runs is named gpus", "write gpu"),
+        (["--group", "train"], "runs there are not in this version", "--on"),
+        (["--gpus", "16"], "no machine has 16 GPUs", "at most 8, on gpu-1.us-west-2"),
+        (["--on", "titan-03", "--gpus", "5"], "no machine has 5 GPUs", "at most 4, on titan-03.cellar"),
+        (["--on", "titan-03", "--group", "gpu"], "no machine for runs is named titan-03", "gpu-1"),
+        (["--priority", "spare"], "--priority is not in this version", "--help"),
+        (["--nodes=2"], "--nodes is not in this version", "--help"),
+        (["--for", "8"], "argument --for: the value is not of the form 8h", ""),
+        (["--for", "0h"], "argument --for", ""),
+        (["--gpus", "-1"], "argument --gpus", ""),
+        (["--param", "lr"], "argument --param", ""),
+        (["--env", "BEDPLATE_HUB=x"], "argument --env", ""),
+        (["--name", "Lr"], "argument --name", ""),
+        (["--include", "../secret"], "no such file", ""),
+        (["python"], "unrecognized arguments: python", ""),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_start(
+    words: list[str], sentence: str, fix: str, laptop: Laptop, record: Record
+) -> None:
+    """Status 242, with the nearest right value; nothing is recorded."""
+    done = laptop.bp("run", *words, "--", "true")
+
+    assert (done.returncode, sentence in done.stderr, fix in done.stderr) == (242, True, True), done.stderr
+    assert not record.runs
+    assert not record.packs
+
+
+@pytest.mark.parametrize("words", [["run"], ["run", "--"], ["run", "--", "x" * 6_000]])
+def test_a_command_is_needed(words: list[str], laptop: Laptop) -> None:
+    """Of at most 5,000 characters: the record keeps it."""
+    done = laptop.bp(*words)
+
+    assert (done.returncode, "bp run -- python train.py" in done.stderr) == (242, True)
+
+
+def test_a_secret_in_the_folder_is_refused(laptop: Laptop, record: Record) -> None:
+    """Status 242, and nothing is recorded or sent."""
+    Path(".env").write_text("TOKEN=1")
+
+    done = laptop.bp("run", "--", "true")
+
+    assert (done.returncode, "named as a secret: .env" in done.stderr) == (242, True)
+    assert not record.runs
+    assert laptop.bp("run", "--include", ".env", "--", "true").returncode == 3
+
+
+def test_a_dry_run_starts_nothing(laptop: Laptop, record: Record) -> None:
+    """It says place, price and bytes."""
+    done = laptop.bp("run", "--dry-run", "--group", "gpu", "--for", "8h", "--", "true")
+
+    assert done.returncode == 0
+    assert "on gpu-1.us-west-2 of gpu, 3.50 USD an hour, at most 28.00 USD" in done.stderr
+    assert re.search(r"sends 0.00 MB of 2 files with 0.00 MB", done.stderr)
+    assert not record.runs
+    assert not record.packs
+
+
+def test_a_run_that_may_cost_more_is_asked_for(laptop: Laptop, record: Record) -> None:
+    """Without a terminal it is not started; -y answers."""
+    words = ("run", "--group", "gpu", "--for", "2d", "--", "true")
+
+    done = laptop.bp(*words)
+
+    assert (done.returncode, "not started" in done.stderr, record.runs) == (242, True, [])
+    assert laptop.bp("run", "-y", *words[1:]).returncode == 3
+
+
+def test_detached_runs_are_not_followed(laptop: Laptop) -> None:
+    """Status 0 once it has started."""
+    program(laptop, "")
+
+    done = laptop.bp("run", "-d", "--", "true")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "bedplate-agent start\n" in (laptop.programs / "ssh.log").read_text()
+
+
+def test_ctrl_c_leaves_the_run_alone(laptop: Laptop, record: Record) -> None:
+    """Status 130, with words on how to come back; a second Ctrl-C does nothing more."""
+    program(laptop, "echo first; exec sleep 30")
+    process = laptop.start("run", "--", "true")
+    assert process.stdout
+    assert process.stdout.readline() == "first\n"
+
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+
+    output, errors = process.communicate(timeout=20)
+    assert (process.returncode, output) == (130, "")
+    assert f"{record.tags['id']} goes on: `bp show {record.tags['id']}`" in errors
+    assert "Traceback" not in errors
+    assert record.tags["state"] == "sent"
+
+
+def test_a_lost_connection_is_made_again(laptop: Laptop) -> None:
+    """Before the start, and while the output comes: each line is printed once."""
+    script = """[ -e "$here/second" ] || { touch "$here/second"; exit 255; }"""
+    output = """case "$*" in *" 6") echo second; exit 5;; esac; echo first; exit 255"""
+    program(laptop, output, before=script)
+
+    done = laptop.bp("run", "--", "true")
+
+    assert (done.returncode, done.stdout) == (5, "first\nsecond\n"), done.stderr
+
+
+def test_a_program_may_return_the_status_of_a_lost_connection(laptop: Laptop, record: Record) -> None:
+    """The record says that the run has ended."""
+    program(laptop, "exit 255")
+    original = record[f"{API}runs/create"]
+
+    def create() -> Answer:
+        answer: Answer = original()
+        record.runs[-1]["data"]["tags"] = [{"key": "bedplate.state", "value": "ended"}]
+        return answer
+
+    record[f"{API}runs/create"] = create
+
+    assert laptop.bp("run", "--", "true").returncode == 255
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_lost_answer_makes_no_second_run(lost: int, laptop: Laptop, record: Record) -> None:
+    """Before each repeat of a create bp searches for the id."""
+    record.lost = lost
+
+    done = laptop.bp("run", "--", "true")
+
+    assert (done.returncode, len(record.runs)) == (3, 1), done.stderr
+
+
+def test_a_name_that_is_in_use_is_not_given_again(laptop: Laptop, record: Record) -> None:
+    """A --name is refused, and other words are selected."""
+    laptop.bp("run", "--name", "a", "--", "true")
+    done = laptop.bp("run", "--name", "a", "--", "true")
+
+    assert (done.returncode, "select another --name" in done.stderr) == (242, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "sentence"),
+    [
+        ("echo 'bedplate-agent: command not found' >&2; exit 127", "does not start the run: status 127"),
+        ("exit 204", "does not start the run: status 204"),
+    ],
+)
+def test_a_run_that_does_not_start_ends_in_the_record(
+    before: str, sentence: str, laptop: Laptop, record: Record
+) -> None:
+    """Status 244, with the cause."""
+    program(laptop, "", before=before)
+
+    done = laptop.bp("run", "--", "true")
+
+    assert (done.returncode, sentence in done.stderr) == (244, True)
+    assert (record.runs[0]["info"]["status"], record.runs[0]["data"]["tags"][-2]["value"]) == ("FAILED", "ended")
+    assert sentence in record.runs[0]["data"]["tags"][-1]["value"]
+
+
+def test_a_run_without_a_token_or_a_pack_ends_in_the_record(laptop: Laptop, record: Record) -> None:
+    """Status 244; nothing is started."""
+    laptop.ssh_answers(_SSH.replace(f"echo {RUN_TOKEN}", "echo no >&2; exit 1"))
+
+    done = laptop.bp("run", "--", "true")
+
+    assert (done.returncode, "the hub gives no token: no" in done.stderr) == (244, True), done.stderr
+    assert record.runs[0]["info"]["status"] == "FAILED"
+    assert not (laptop.programs / "given").exists() or not (laptop.programs / "given").read_text()
+
+
+@pytest.mark.nightly
+def test_a_machine_that_does_not_answer_is_named(laptop: Laptop, record: Record) -> None:
+    """Status 246 after 30 s: the run may have started, so the record is left as it is."""
+    program(laptop, "", before="exit 255")
+
+    done = laptop.bp("run", "--", "true")
+
+    assert (done.returncode, "the run may have started" in done.stderr) == (246, True)
+    assert record.tags["state"] == "sent"
+
+
+def test_a_hub_that_is_away_starts_nothing(laptop: Laptop, hub: FakeHub) -> None:
+    """Status 244; the copy of fleet.json still chooses the place."""
+    laptop.bp("run", "--", "true")
+    hub.shutdown()
+    hub.server_close()
+    (laptop.programs / "given").unlink()
+
+    done = laptop.bp("run", "--", "true")
+
+    assert (done.returncode, "on small.cellar" in done.stderr) == (244, True), done.stderr
+    assert not (laptop.programs / "given").exists() or not (laptop.programs / "given").read_text()
+
+
+def test_a_run_goes_through_the_agent(laptop: Laptop, hub: FakeHub, record: Record, tmp_path: Path) -> None:
+    """The agent fetches the packs, runs the program on the files of the folder, and writes the record."""
+    machine = Machine(tmp_path)
+    words = shlex.join((*machine.command, "start", "--follow"))
+    environment = shlex.join(f"{name}={value}" for name, value in machine.environment.items())
+    laptop.ssh_answers(_SSH.replace('cat >"$here/given"', f"exec env {environment} {words}"))
+    hub.tokens.add(RUN_TOKEN)
+    hub.answer("/bedplate/end", {})
+    Path("data/large").write_text("not sent")
+
+    done = laptop.bp("run", "--param", "lr=1", "--", "sh", "-c", "cat train.py; ls; cat $BEDPLATE_PARAMS; exit 7")
+
+    output = "print('loss')\ntrain.py\n" + '{"lr": "1"}'
+    assert (done.returncode, done.stdout) == (7, output), done.stderr
+    assert "the program ended with exit code 7" in done.stderr
+    tags = {tag["key"]: tag["value"] for tag in record.runs[0]["data"]["tags"]}
+    assert (tags["bedplate.state"], record.runs[0]["info"]["status"]) == ("ended", "FAILED")
+    assert record.packs["7/" + "0" * 32 + "/artifacts/logs/0/0/000000"].startswith(b"print('loss')")
+
+
+def test_other_commands_do_not_load_the_modules_of_run(laptop: Laptop) -> None:
+    """`bp --help` starts in 0.1 s."""
+    command = (oldest_python(), "-X", "importtime", str(laptop.archive / "bp"), "--help")
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert not re.search(r"programs\.bp\.(run|snapshot|places|machine)\b", done.stderr)
+    assert " run " in done.stdout
