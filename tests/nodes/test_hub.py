@@ -315,6 +315,23 @@ def test_a_filter_is_no_statement_of_the_database(condition: str, grace: Sender)
     assert "run_id" in grace.post("/api/2.0/mlflow/runs/search", {**search, "filter": ""})[1]
 
 
+def test_a_worker_of_mlflow_that_is_killed_is_replaced(grace: Sender) -> None:
+    """The kernel kills it at the limit of memory; the unit and the database go on. Deep documents are only refused."""
+    limits = grace.node.run("systemctl show mlflow --property=MemoryMax --property=OOMPolicy")
+    pids = "systemctl show --property=MainPID mlflow 'postgresql@*'"
+    before = grace.node.run(pids)
+    deep = [grace.post("/api/2.0/mlflow/runs/search", body)[0] for body in ("[" * 1_000_000, '{"a":' * 200_000)]
+
+    # Nodes of the tests have no control group of memory.
+    grace.node.run("kill -KILL $(pgrep --newest --uid mlflow --full spawn_main)")
+
+    search = "/api/2.0/mlflow/experiments/search?max_results=1"
+    until(lambda: ask(grace.node, grace.token, search)[0] == "200", 60, "MLflow does not answer")
+    until(lambda: grace.node.run("pgrep --count --uid mlflow --full spawn_main").strip() == "2", 60, "one worker")
+    assert (deep, grace.node.run(pids)) == (["500", "500"], before)
+    assert ("OOMPolicy=continue" in limits, "infinity" in limits) == (True, False)
+
+
 @pytest.fixture(scope="module")
 def rule_outcomes(node: Node, lab: FleetFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
     """Return the outcome of each rule with its defect."""

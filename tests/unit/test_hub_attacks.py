@@ -516,6 +516,20 @@ def test_no_request_writes_lines_of_others_into_the_log(hub: RunningHub) -> None
     assert int(facts["requests.failed"]) == sum(line.rsplit(" ", 4)[1] >= "500" for line in lines)
 
 
+def test_addresses_fill_no_disk_with_logs_and_hide_no_upload(hub: RunningHub) -> None:
+    """A long address is cut off, and a name like that of logs in the middle of an address changes nothing."""
+    long, hidden = f"/{'l' * 7000}", f"{OUTPUTS}/hidden/artifacts/logs/x"
+    hub.ask("GET", long)
+    hub.ask("PUT", hidden, token(scope=OF_RUN), b"x")
+    hub.ask("PUT", f"{OUTPUTS}/logs/0/seen", token(scope=OF_RUN), b"x")
+    lines = (hub.folder / "access.log").read_text().splitlines()
+
+    assert max(map(len, lines)) < 500
+    assert [line for line in lines if "llll" in line]
+    assert [line for line in lines if hidden in line]
+    assert not [line for line in lines if "logs/0/seen" in line]
+
+
 def test_the_answer_of_a_run_without_a_record_says_so(hub: RunningHub) -> None:
     """A study gets no token of a run that MLflow does not have: whoever asks first owns those that it has."""
     answer = hub.ask(
