@@ -10,6 +10,7 @@ from bedplate.catalog.software import NVIDIA_KEY_SUM
 from bedplate.load import load_fleet
 from bedplate.lock import check_plan_recorded, lock_path, read_lock
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
+from bedplate.plan.fleet import Access
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
 from roles.approver.role import Approver
 from roles.base import Role
@@ -23,6 +24,7 @@ from roles.gate.role import Gate, expectations
 from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.hub.role import hub_role
+from roles.jobs.role import Jobs
 from roles.kubernetes.role import Kubernetes
 from roles.mlflow.role import Mlflow
 from roles.monitoring.role import Monitoring
@@ -53,6 +55,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if NodeRole.WORKBENCH in node.roles:
         in_cloud = node.platform is Platform.CLOUD
         yield Workbench(node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud)
+        yield from (Jobs(node.accounts.having(Access.LOGIN), bool(node.gpus)),) if node.jobs else ()
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_chips().get(node.gpus.model))
         tools = Tools(driver.branch, node.software, node.nvidia_key, driver.subnets)

@@ -56,6 +56,7 @@ def _ask(node: NodePlan, published: Mapping[str, Any], regions: list[str], forme
         return RegionResults({}, dict.fromkeys(regions, error))
     # A machine can write the record of a name of another group: that name is not its own.
     names = {(claim.instance, *group_and_region(claim.name)): claim.name for claim in claims}
+    open_groups = {name for name, facts in published["groups"].items() if facts["jobs"]}
 
     def ask(region: str) -> Machines:
         conditions = {f"tag:{FLEET}": node.fleet, f"tag:{USE}": [*Use], "instance-state-name": "running"}
@@ -66,7 +67,8 @@ def _ask(node: NodePlan, published: Mapping[str, Any], regions: list[str], forme
             key = keys.get(ident) or (console_key(client, region, ident) if is_ssh else None)
             hardware = published["types"].get(instance["InstanceType"], _UNKNOWN)
             facts = {"place": region, "group": group, "address": instance["PrivateIpAddress"], "host_key": key}
-            facts |= {"ssh": is_ssh, "jobs": True, "since": int(instance["LaunchTime"].timestamp()), "instance": ident}
+            facts |= {"ssh": is_ssh, "jobs": group in open_groups, "instance": ident}
+            facts |= {"since": int(instance["LaunchTime"].timestamp())}
             machines[names.get((ident, group, region)) or pool_node_name(group, ident, region)] = {**facts, **hardware}
         return machines
 

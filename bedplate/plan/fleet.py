@@ -19,7 +19,7 @@ from bedplate.plan.record import Record
 from bedplate.plan.space import fixed_block, site_networks
 from bedplate.plan.stores import ISSUER_STORE, NODES_STORE, BucketPlan, ExportPlan, FilesPlan
 from bedplate.rules import Fault, fault
-from bedplate.spec.fleet import Alarms, Budget, Fleet
+from bedplate.spec.fleet import Alarms, Budget, Fleet, Jobs
 from bedplate.spec.groups import Image, Ring
 from bedplate.spec.network import Egress, Interconnect, TunnelAuth
 from bedplate.spec.sites import Dials, Machine, NameServers, Site
@@ -280,6 +280,7 @@ class FleetPlan:
     blocks: Mapping[str, IPv4Network]
     catalog: Catalog = field(repr=False, compare=False)
     """The facts with which the plan was made."""
+    jobs: Jobs = field(default_factory=Jobs)
     budget: Budget | None = None
     max_cost: float | None = None
     alarms: Alarms | None = None

@@ -166,6 +166,8 @@ class NodePlan:
     """Whether its GPUs may be split into instances."""
     frameworks: bool | None = None
     """Whether it has PyTorch, if the file says so."""
+    jobs: bool = True
+    """Whether people may run jobs on it, if they log in to it."""
     types: tuple[str, ...] = ()
     """The EC2 types of its group; empty for a machine that is no member of one."""
     facts: Mapping[str, InstanceFacts] = field(default_factory=dict)
@@ -494,6 +496,7 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
         nvidia_key=plan.catalog.nvidia_key if gpus else "",
         mig=machine.spec.mig,
         frameworks=machine.spec.frameworks,
+        jobs=machine.spec.jobs,
         scratch=machine.spec.scratch,
     )
 
@@ -536,6 +539,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         fabric=fabric,
         mig=pool.group_spec.mig,
         frameworks=pool.group_spec.frameworks,
+        jobs=pool.group_spec.jobs,
         owner=pool.owner,
         expires=pool.group_spec.expires,
         idle=seconds_of(pool.group_spec.idle) if pool.group_spec.idle and ends_itself(pool) else None,

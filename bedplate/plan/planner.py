@@ -199,6 +199,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         record=record,
         blocks=blocks,
         catalog=catalog,
+        jobs=fleet.jobs,
         budget=fleet.budget,
         max_cost=fleet.max_cost,
         alarms=fleet.alarms,

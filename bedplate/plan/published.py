@@ -20,7 +20,7 @@ def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
     groups = {pool.group: [other for other in plan.pools if other.group == pool.group] for pool in plan.pools}
     sites = [(site.name, machine) for site in plan.sites for machine in site.machines.values()]
     is_blind = plan.hub and not plan.hub.region and groups
-    head = {"schema": 1, "time": None, "fleet": plan.name, "domain": plan.domain, "ask_above": None}
+    head = {"schema": 1, "time": None, "fleet": plan.name, "domain": plan.domain, "ask_above": plan.jobs.ask_above}
     return {
         **head,
         "sources": {},
@@ -33,11 +33,12 @@ def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
 
 
 def _group(plan: FleetPlan, pools: Sequence[PoolPlan]) -> Facts:
-    types, nodes = list(dict.fromkeys(name for pool in pools for name in pool.types)), pools[0].group_spec.nodes
+    types, spec = list(dict.fromkeys(name for pool in pools for name in pool.types)), pools[0].group_spec
     facts: Facts = {"regions": list(dict.fromkeys(pool.region for pool in pools)), "types": types, "type": types[0]}
-    facts |= {"min": nodes.min, "max": nodes.max, "kubernetes": pools[0].use.is_worker, "jobs": True}
+    facts |= {"min": spec.nodes.min, "max": spec.nodes.max, "kubernetes": spec.use.is_worker, "jobs": spec.jobs}
     facts["taints"] = list(dict.fromkeys(taint for pool in pools for taint in _taints(plan, pool)))
-    return {**facts, **_hardware(plan, types[0]), **dict.fromkeys(("spot_price", "image", "state"))}
+    facts |= {"image": plan.jobs.images.get(pools[0].group), "spot_price": None, "state": None}
+    return {**facts, **_hardware(plan, types[0])}
 
 
 def _taints(plan: FleetPlan, pool: PoolPlan) -> Sequence[str]:
@@ -60,6 +61,6 @@ def _hardware(plan: FleetPlan, name: str) -> Facts:
 def _machine(plan: FleetPlan, site: str, machine: MachinePlan) -> Facts:
     gpus, keys = machine.spec.gpus, plan.record.host_keys.get(f"{machine.label}.{site}", ())
     facts = Facts(place=site, group=None, address=str(machine.address), host_key=keys[0] if keys else None)
-    facts |= {"ssh": machine.spec.is_ssh, "jobs": machine.spec.use is not None, "since": None, "price": None}
+    facts |= {"ssh": machine.spec.is_ssh, "jobs": machine.spec.jobs and machine.spec.use is not None}
     facts |= {"gpus": gpus.count if gpus else 0, "gpu": gpus.model if gpus else None}
-    return {**facts, "cpus": None, "memory_gib": None}
+    return {**facts, **dict.fromkeys(("since", "price", "cpus", "memory_gib"))}

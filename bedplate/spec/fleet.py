@@ -39,6 +39,7 @@ from bedplate.spec.text import (
     GroupName,
     HostLabel,
     InstanceType,
+    JobImage,
     KubernetesVersion,
     MirrorUrl,
     Owner,
@@ -214,6 +215,28 @@ class Hub(Spec):
     )
 
 
+_NEXT_RUN = "what `bp run` does, within some minutes; running jobs stay"
+
+
+class Jobs(Spec):
+    """The fleet's defaults for jobs of people, which `bp run` starts."""
+
+    ask_above: float | None = Field(
+        default=None,
+        gt=0,
+        title="Ask above",
+        description="US dollars of a job, for its whole time at list prices, above which `bp run` asks. None: never.",
+        json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
+    )
+    images: Table[Slug, JobImage] = Field(
+        default_factory=dict,
+        validate_default=True,
+        title="Images",
+        description="Container image of the jobs of a group of workers, by the group's name.",
+        json_schema_extra=on_edit(free(_NEXT_RUN)),
+    )
+
+
 VERSION = 1
 
 
@@ -345,6 +368,7 @@ class Fleet(Spec):
         description="The machine with the records of runs.",
         json_schema_extra=on_edit(free("the hub", ADDED), refused(_VOLUME, MOVE_DATA, REMOVED)),
     )
+    jobs: Jobs = Field(default_factory=Jobs, title="Jobs", description="Defaults for jobs of people.")
     budget: Budget | None = Field(
         default=None,
         title="Budget",

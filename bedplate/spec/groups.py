@@ -25,7 +25,7 @@ from bedplate.spec.base import (
     replaces,
     shrinks,
 )
-from bedplate.spec.sites import Use
+from bedplate.spec.sites import JOBS, Use
 from bedplate.spec.text import (
     DriverBranch,
     Duration,
@@ -370,6 +370,12 @@ class Group(Spec):
         title="Frameworks",
         description="For use ssh: whether PyTorch is installed for all users. Default: on GPUs that it supports.",
         json_schema_extra=on_edit(free(_FRAMEWORKS, *EVERY)),
+    )
+    jobs: bool = Field(
+        default=True,
+        title="Jobs",
+        description="Whether people run jobs on its machines with `bp run`.",
+        json_schema_extra=on_edit(free(JOBS)),
     )
     taints: tuple[Taint, ...] = Field(
         default=(),

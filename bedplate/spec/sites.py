@@ -32,6 +32,7 @@ MOST_SERVERS = 6
 _CUSTOMER_GATEWAY = "the customer gateway; tunnels are down while AWS replaces it"
 _NEXT_APPLY = "the machine, at its next apply"
 _NFS_MOUNT = "the mount on nodes, at their next apply"
+JOBS = "where `bp run` starts jobs; running ones stay"
 _DATA = "stores with data are protected"
 
 
@@ -123,6 +124,12 @@ class Machine(Spec):
         title="Frameworks",
         description="For use ssh: whether PyTorch is installed for all users. Default: on GPUs that it supports.",
         json_schema_extra=on_edit(free(_NEXT_APPLY, *EVERY)),
+    )
+    jobs: bool = Field(
+        default=True,
+        title="Jobs",
+        description="Whether people run jobs on it with `bp run`, if it has a `use`.",
+        json_schema_extra=on_edit(free(JOBS)),
     )
     scratch: tuple[DiskName, ...] = Field(
         default=(),

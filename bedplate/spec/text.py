@@ -65,6 +65,12 @@ REGISTRY_MIRROR = _cluster_rule(
     "containerd asks a mirror by this address, for the images of this registry.",
     "write it as {docker.io: 'https://mirror.lab.example'}",
 )
+JOB_IMAGE = Rule(
+    "E646",
+    "A tag may name another image tomorrow; a digest names the same one for ever.",
+    "write repository@sha256:DIGEST, as `docker buildx imagetools inspect` shows it",
+    section="jobs",
+)
 _people_rule = partial(Rule, section="people")
 USER_NAME = _people_rule("E503", "It is an account on every node.", "write it as ada", "useradd(8)")
 GROUP_NAME = _people_rule("E513", "It is a group on every node.", "write it as vision", "groupadd(8)")
@@ -294,6 +300,16 @@ MirrorUrl = Annotated[
         "https://, a name, optionally a port and a path",
         "'https://mirror.lab.example'",
         similar=lambda word: [f"https://{_SCHEME.sub('', word)}"],
+    ),
+]
+JobImage = Annotated[
+    str,
+    Syntax(
+        JOB_IMAGE,
+        "image",
+        r"[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}",
+        "a repository, @sha256: and 64 hexadecimal digits",
+        f"registry.lab.example/torch@sha256:{'0' * 64}",
     ),
 ]
 DriverBranch = Annotated[str, Syntax(DRIVER_BRANCH, "driver branch", r"[0-9]{3}", "three digits", "'580'")]

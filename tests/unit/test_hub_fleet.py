@@ -22,6 +22,7 @@ from bedplate.programs.bp.hub import WRONG, BpError, Hub, Settings
 from bedplate.rehearsal.moto import no_preloaded_images
 from tests.testlab.fakes.laptop import HOST, TOKEN, FakeHub
 from tests.testlab.fleets.variants import lab_plan
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of_text
 
 REGION, NAME = "us-west-2", "workbench-cpu-1.us-west-2"
 KEY, OTHER = (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{letter * 43}" for letter in "AB")
@@ -120,7 +121,7 @@ def test_the_plan_says_what_it_knows_of_groups_and_sites() -> None:
     document = json.loads(json.dumps(fleet_document(replace(plan, record=record))))
 
     assert (document["schema"], document["fleet"], document["domain"]) == (1, "lab", "lab.internal")
-    assert (document["time"], document["ask_above"]) == (None, None)
+    assert (document["time"], document["ask_above"]) == (None, 200)
     group = document["groups"]["burst"]
     assert (group["types"], group["type"]) == (["g6e.12xlarge", "g5.12xlarge"], "g6e.12xlarge")
     assert (group["gpus"], group["gpu"], group["cpus"], group["max"]) == (4, "l40s", 48, 200)
@@ -128,6 +129,7 @@ def test_the_plan_says_what_it_knows_of_groups_and_sites() -> None:
     assert group["gpu_memory_gib"] > 40
     assert (group["kubernetes"], group["jobs"]) == (True, True)
     assert (group["spot_price"], group["image"], group["state"]) == (None, None, None)
+    assert document["groups"]["train"]["image"].startswith("registry.lab.example/torch@sha256:")
     assert group["regions"] == ["us-west-2", "us-east-1", "eu-north-1"]
     machines = document["machines"]
     known = {"place": "cellar", "address": "192.168.40.23", "host_key": KEY, "gpus": 4, "gpu": "titan-x"}
@@ -135,6 +137,20 @@ def test_the_plan_says_what_it_knows_of_groups_and_sites() -> None:
     assert machines["titan-03.cellar"] == {**known, **unknown, "ssh": True, "jobs": True}
     assert (machines["titan-01.cellar"]["ssh"], machines["titan-01.cellar"]["host_key"]) == (False, None)
     assert (machines["nas.cellar"]["jobs"], machines["nas.cellar"]["ssh"]) == (False, False)
+
+
+def test_groups_and_machines_can_be_closed_for_jobs() -> None:
+    """`jobs: false` keeps `bp run` away; machines of a group get it from their group."""
+    lab = (EXAMPLES / "lab.yaml").read_text().replace("count: 4}, use: ssh}", "count: 4}, use: ssh, jobs: false}")
+    document = fleet_document(
+        plan_of_text(lab.replace("types: [m7i.4xlarge]", "types: [m7i.4xlarge]\n    jobs: false"))
+    )
+
+    assert [name for name, group in document["groups"].items() if not group["jobs"]] == ["workbench-cpu"]
+    assert (document["machines"]["titan-03.cellar"]["jobs"], document["machines"]["titan-03.cellar"]["ssh"]) == (
+        False,
+        True,
+    )
 
 
 def test_a_type_that_the_catalog_lacks_is_unknown() -> None:

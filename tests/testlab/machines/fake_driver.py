@@ -30,6 +30,7 @@ for gpu in /dev/nvidia?; do
   case $1 in
   *driver_version) cat /sys/module/nvidia/version ;;
   *name) echo "NVIDIA $(cat /etc/fake-gpu)" ;;
+  *display_active) echo "GPU-${gpu#/dev/nvidia}, ${gpu#/dev/nvidia}, [N/A], Disabled" ;;
   -q) xml+="<gpu id='$gpu'><product_name>NVIDIA $(cat /etc/fake-gpu)</product_name>"
     xml+="<fb_memory_usage><total>$(cat /etc/fake-memory) MiB</total></fb_memory_usage></gpu>" ;;
   *persistence_mode) if systemctl --quiet is-active nvidia-persistenced; then echo Enabled; else echo Disabled; fi ;;

@@ -15,9 +15,9 @@ from bedplate.plan.firewall import NFS
 from bedplate.plan.hub import HUB_CERTIFICATE, HubPlan
 from bedplate.plan.links import API_PORT
 from bedplate.plan.nodes import EXPORTER_PORT, MountKind, NodeRole
-from roles.catalog import roles_of
-from roles.gate.role import Gate
+from roles.catalog import names_of, roles_of
 from roles.hub.role import BACKUP
+from roles.jobs.role import RUNS
 from roles.storage.mounts import HOMES, loopback
 from tests.testlab.machines import nfs_client
 from tests.testlab.machines.cloud import METADATA
@@ -49,8 +49,8 @@ def _services(machine: Whole) -> Iterator[tuple[str, Service]]:
         yield "s3", check_buckets
     if planned.gpus:
         yield "driver", check_driver
-    if any(isinstance(role, Gate) for role in roles_of(planned)):
-        yield "gate", check_gate
+    by_role = {"gate": check_gate, "jobs": check_jobs}
+    yield from ((name, use) for name, use in by_role.items() if name in names_of(planned))
     if machine.cluster:
         yield "cluster", check_cluster
         yield "pods", check_pods
@@ -171,6 +171,33 @@ def check_driver(machine: Whole) -> None:
         ]:
             count = machine.as_person(person, "python -c 'import torch; print(torch.cuda.device_count())'")
             assert count == f"{machine.planned.gpus.count}\n"
+
+
+def check_jobs(machine: Whole) -> None:
+    """A unit of a person outlives the login and has limits; its GPUs are leased until it ends, and others wait.
+
+    Eight logins at once, as of a search, are let in.
+    """
+    gpus = machine.planned.gpus.count if machine.planned.gpus else 0
+    limits = "--property=CPUQuota=50% --property=MemoryMax=1G"
+    show, wish = "bedplate-gpus show --json", f"bedplate-gpus run --gpus {gpus} --wait 1 -- true"
+    unit = f"systemd-run --user --quiet --unit=bp-grace-1127 {limits}"
+    machine.as_person("grace", f"{unit} bedplate-gpus run --gpus {gpus} -- sleep 600")
+    sleep(3)
+    uid = machine.plan.accounts.uids["grace"]
+    own = f"user.slice/user-{uid}.slice/user@{uid}.service/app.slice/bp-grace-1127.service"
+    assert machine.node.run(f"cat /sys/fs/cgroup/{own}/cgroup.procs"), "the unit ended with the login"
+    assert "Permission denied" in machine.ssh("ada", f"ls {RUNS}/{uid}").stderr
+    machine.as_person("grace", f"touch {RUNS}/{uid}/mine")
+    if gpus:
+        state = json.loads(machine.as_person("ada", show))
+        holders = [(gpu["state"], gpu["person"], gpu["run"]) for gpu in state["gpus"]]
+        assert holders == [("leased", "grace", "grace-1127")] * gpus, state
+        assert machine.ssh("ada", wish).returncode == 202
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: machine.as_person("grace", "id -un"), range(8))) == {"grace\n"}
+    machine.as_person("grace", "systemctl --user stop bp-grace-1127")
+    machine.as_person("ada", wish)
 
 
 def check_gate(machine: Whole) -> None:

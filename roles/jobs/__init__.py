@@ -1,0 +1,1 @@
+"""Machines on which people run jobs: leases of GPUs, units that outlive logins, and folders for runs."""
