@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .program import ProgramError, output
+from .program import ProgramError, output, run
 
 _NO_LEASE, _INTERRUPTED = 202, 130
 # Seconds between two looks at the line, between two questions to nvidia-smi, for an answer of it, and until a kill.
@@ -53,16 +53,16 @@ def main(words: Sequence[str], root: Path = Path("/run/bedplate/gpus")) -> int:
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bedplate-gpus", description="Leases of the GPUs of this machine.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    run = commands.add_parser("run", help="wait in line for GPUs, then execute a program that has them")
-    run.add_argument("--gpus", type=int, choices=range(17), metavar="N", required=True)
-    run.add_argument("--wait", type=float, metavar="SECONDS", default=float("inf"), help="default: without end")
-    run.add_argument("program", nargs="+", metavar="PROGRAM", help="with its words, after `--`")
+    start = commands.add_parser("run", help="wait in line for GPUs, then execute a program that has them")
+    start.add_argument("--gpus", type=int, choices=range(17), metavar="N", required=True)
+    start.add_argument("--wait", type=float, metavar="SECONDS", default=float("inf"), help="default: without end")
+    start.add_argument("program", nargs="+", metavar="PROGRAM", help="with its words, after `--`")
     show = commands.add_parser("show", help="show who has GPUs, who waits, and who uses GPUs without a lease")
     show.add_argument("--json", action="store_true")
     release = commands.add_parser("release", help="end your lease, or your place in the line; as root, those of others")
     release.add_argument("name", metavar="NAME", help="number of a GPU, or a place as `show` has it")
     prepare = commands.add_parser("prepare", help="create the files of leases, as root")
-    for command, do in ((run, _run), (show, _show), (release, _release), (prepare, _prepare)):
+    for command, do in ((start, _run), (show, _show), (release, _release), (prepare, _prepare)):
         command.set_defaults(do=do)
     return parser.parse_args(words)
 
@@ -159,12 +159,9 @@ def _release(root: Path, options: argparse.Namespace) -> None:
 
 def _keepers(path: Path) -> set[int]:
     """Return the processes that keep the lock of a file: one's own, for root everyone's."""
-    processes = set()
-    for file in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            if file.samefile(path) and "lock:" in (file.parents[1] / "fdinfo" / file.name).read_text(encoding="utf-8"):
-                processes.add(int(file.parts[2]))
-    return processes
+    # Status 2: a process has ended meanwhile, or belongs to another person.
+    files = run("sh", "-c", f"grep --recursive --files-with-matches --no-messages ' {_key(path)} ' /proc/[0-9]*/fdinfo")
+    return {int(file.split("/")[2]) for file in files.text.splitlines()}
 
 
 def _prepare(root: Path, _: argparse.Namespace) -> None:
@@ -267,10 +264,14 @@ def is_locked(path: Path) -> bool:
 
 def _holder(path: Path) -> Mapping[str, Any]:
     """Return the facts of the process that has a file locked."""
-    facts = path.stat()
     rows = filter(None, map(_LOCK.match, Path("/proc/locks").read_text(encoding="ascii").splitlines()))
-    key = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
-    return _facts_of(next((int(row[1]) for row in rows if row[2] == key), 0))
+    return _facts_of(next((int(row[1]) for row in rows if row[2] == _key(path)), 0))
+
+
+def _key(path: Path) -> str:
+    """Return the name of a file in the kernel's lists of locks."""
+    facts = path.stat()
+    return f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
 
 
 def _facts_of(process: int) -> Mapping[str, Any]:
