@@ -52,5 +52,4 @@ class Jobs(Role):
         server.shell(name="Create the folders of runs", commands=[create], _if=changed(changes, TMPFILES))
         if self.has_gpus:
             start_units({"Prepare the leases of GPUs at boot": UNIT}, runs=False)
-            start = f"systemctl restart --no-block {UNIT}"
-            server.shell(name="Prepare the leases of GPUs", commands=[start], _if=changed(changes))
+            server.shell(name="Prepare leases", commands=[f"systemctl restart --no-block {UNIT}"], _if=changed(changes))

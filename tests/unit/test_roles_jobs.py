@@ -68,7 +68,7 @@ def test_leases_are_prepared_without_waiting_for_the_driver() -> None:
     states = {UnitStates.name: ("inactive", f"multi-user.target.wants/{UNIT}")}
     again = Recorder(DEBIAN.but(states), first.disk).play(jobs, stages=STAGES)
 
-    assert first.step("Prepare the leases of GPUs").commands == (f"systemctl restart --no-block {UNIT}",)
+    assert first.step("Prepare leases").commands == (f"systemctl restart --no-block {UNIT}",)
     assert "Restart=on-failure" in first.written(f"/etc/systemd/system/{UNIT}")
     assert not any(step.changed for step in again.steps)
 
@@ -77,5 +77,5 @@ def test_a_machine_without_gpus_has_no_unit() -> None:
     """It has the program: a run on CPUs starts through it."""
     played = Recorder(DEBIAN).play(Jobs((ADA,), has_gpus=False), stages=STAGES)
 
-    assert "Prepare the leases of GPUs" not in played.names
+    assert "Prepare leases" not in played.names
     assert "programs.gpus" in played.written("/usr/local/bin/bedplate-gpus")
