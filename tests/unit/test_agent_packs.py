@@ -123,7 +123,8 @@ def test_other_content_than_its_hash_is_never_checked_out(tmp_path: Path) -> Non
     key, data = pack({"a": b"content", "b": {"c": b"more"}})
     size = len(data) - 20
 
-    for at in range(size):
+    # Format and version of a pack: what follows has its hashes.
+    for at in range(8, size):
         changed = bytearray(data)
         changed[at] ^= 0x55
         with pytest.raises(CodeError):

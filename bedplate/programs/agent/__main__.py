@@ -41,7 +41,7 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
     folder = Path(rest[1]) if rest[:1] == ["--folder"] else base / rest[0]
     try:
         if command == "run":
-            return _run_folder(folder) if rest[0] == "--folder" else _run_here(rest[1:-2])
+            return _run(folder) if rest[0] == "--folder" else _run_here(rest[1:-2])
         if command == "start":
             folder = _start(base, json.load(sys.stdin))
             return _follow(folder, "0", int(rest[1] or 0)) if rest[0] == "--follow" else 0
@@ -75,7 +75,7 @@ def _run_here(program: Sequence[str]) -> int:
     return Run(Path(os.environ["BEDPLATE_WORK"]).parent, {}).run(program, {})
 
 
-def _run_folder(folder: Path) -> int:
+def _run(folder: Path) -> int:
     """Be the first process of a unit."""
     given = read(folder / "run.json")
     return Run(folder, _variables(folder, given)).run(given["command"], given["environment"])

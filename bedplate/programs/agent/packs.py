@@ -46,8 +46,9 @@ def check_out(paths: Iterable[Path], tree: str, folder: Path) -> None:
 
 
 def _index(file: IO[bytes]) -> _Pack:
-    offsets, is_pack = dict[bytes, int](), file.read(8) == b"PACK\0\0\0\2"
+    offsets = dict[bytes, int]()
     try:
+        file.seek(8)
         for _ in range(int.from_bytes(file.read(4), "big")):
             at = file.tell()
             kind, size = _head(file)
@@ -55,9 +56,7 @@ def _index(file: IO[bytes]) -> _Pack:
             _inflate(file, size, digest.update)
             offsets[digest.digest()] = at
     except (ValueError, LookupError, zlib.error):
-        is_pack = False
-    if not is_pack:
-        raise CodeError(f"{file.name} is damaged, or has deltas")
+        raise CodeError(f"{file.name} is damaged, or has deltas") from None
     return file, offsets
 
 
@@ -89,21 +88,28 @@ def _inflate(file: IO[bytes], size: int, write: Callable[[bytes], object]) -> No
 
 def _write_files(packs: Iterable[_Pack], tree: bytes, folder: Path) -> Iterator[tuple[bytes, Path]]:
     """Write the files of a tree; yield the trees in it. A name that is there twice exists already."""
-    content: list[bytes] = []
-    _copy(packs, tree, b"tree", content.append)
-    for mode, name, key in _entries(b"".join(content)):
-        path = folder / name
+    entries, at = _content(packs, tree, b"tree"), 0
+    while at < len(entries):
+        space, end = entries.index(b" ", at), entries.index(b"\0", at)
+        mode, name, key = entries[at:space], os.fsdecode(entries[space + 1 : end]), entries[end + 1 : end + 21]
+        path, at = folder / name, end + 21
+        if _REFUSED.fullmatch(_INVISIBLE.sub("", name)):
+            raise CodeError(f"the code has a file with the name {name!r}")
         if mode == _TREE:
             yield key, path
         elif mode == _LINK:
-            target: list[bytes] = []
-            _copy(packs, key, b"blob", target.append)
-            path.symlink_to(os.fsdecode(b"".join(target)))
+            path.symlink_to(os.fsdecode(_content(packs, key, b"blob")))
         elif mode in _FILES:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILES[mode]), "wb") as file:
                 _copy(packs, key, b"blob", file.write)
         elif mode != _MODULE:
             raise CodeError(f"{name!r} has the unknown mode {mode!r}")
+
+
+def _content(packs: Iterable[_Pack], key: bytes, kind: bytes) -> bytes:
+    parts: list[bytes] = []
+    _copy(packs, key, kind, parts.append)
+    return b"".join(parts)
 
 
 def _copy(packs: Iterable[_Pack], key: bytes, kind: bytes, write: Callable[[bytes], object]) -> None:
@@ -115,15 +121,3 @@ def _copy(packs: Iterable[_Pack], key: bytes, kind: bytes, write: Callable[[byte
                 _inflate(file, size, write)
                 return
     raise CodeError(f"the packs lack the {kind.decode()} {key.hex()}")
-
-
-def _entries(tree: bytes) -> Iterator[tuple[bytes, str, bytes]]:
-    """Yield mode, name and hash of each entry of a tree."""
-    at = 0
-    while at < len(tree):
-        space, end = tree.index(b" ", at), tree.index(b"\0", at)
-        name = os.fsdecode(tree[space + 1 : end])
-        if _REFUSED.fullmatch(_INVISIBLE.sub("", name)):
-            raise CodeError(f"the code has a file with the name {name!r}")
-        yield tree[at:space], name, tree[end + 1 : end + 21]
-        at = end + 21

@@ -45,6 +45,7 @@ class Run:
         certificate = Path(self._told["CERT"]).read_text(encoding="ascii")
         self._hub = Connection(self._told["HUB"], certificate, self._token, self._told["ADDRESS"])
         self._over, self._is_refused, self._spools = Event(), False, dict[str, Spool]()
+        self._logs = folder / "logs" / str(self._attempt)
         self._is_pod, machine = not variables, self._told["MACHINE"] or socket.gethostname()
         self._tags = {"machine": machine, f"node.{self._node}": machine}
 
@@ -108,13 +109,11 @@ class Run:
             self._spools[str(rank)] = Spool(self._logs / str(rank), is_copied=is_copied)
             ranks.start(rank, command, own, self._spools[str(rank)])
         self._note_time("started")
-        threads = [Thread(target=f, args=(ranks,), daemon=True) for f in (self._report, self._upload)]
-        for thread in threads:
-            thread.start()
+        report = Thread(target=self._report, args=(ranks,), daemon=True)
+        report.start()
         ranks.wait()
         self._over.set()
-        for thread in threads:
-            thread.join()
+        report.join()
         # While the record waits for the hub, the GPUs are for others.
         for handle in filter(None, self._told["LEASE_FDS"].split(",")):
             os.close(int(handle))
@@ -123,10 +122,6 @@ class Run:
             self._tags.update({f"exit.{self._attempt}.{rank}": str(code), f"cause.{self._attempt}.{rank}": cause})
         code = REFUSED if self._is_refused else STOPPED if ranks.is_stopped else ranks.code
         return code, ranks.cause, ranks.is_stopped
-
-    @property
-    def _logs(self) -> Path:
-        return self._folder / "logs" / str(self._attempt)
 
     def _environments(self, environment: Mapping[str, str]) -> Iterator[tuple[int, Mapping[str, str]]]:
         """Yield each rank of this node with the environment of its process."""
@@ -152,21 +147,23 @@ class Run:
             yield rank, {**shared, **{name: str(value) for name, value in sizes.items()}}
 
     def _report(self, ranks: Ranks) -> None:
-        """Report that the run goes on. If the hub refuses that twice, the person may not run it any more."""
-        tags, pause, is_refused = {**self._tags, "state": "running"}, 0.0, False
-        while not self._over.wait(pause):
+        """Give the hub the output, and report that the run goes on.
+
+        If the hub refuses that twice, the person may not run it any more.
+        """
+        tags, due, is_refused = {**self._tags, "state": "running"}, 0.0, False
+        while not self._over.wait(_UPLOAD if due else 0):
+            self._put_logs(0)
+            if time.monotonic() < due:
+                continue
             try:
                 self._set_tags({**tags, "seen": str(int(self._hub.now * 1000))}, _REPEAT)
-                tags, pause, is_refused = {}, _REPORT, False
-            except HubError as error:  # noqa: PERF203  a report a minute
+                tags, due, is_refused = {}, time.monotonic() + _REPORT, False
+            except HubError as error:
                 if error.status in _DENIED and is_refused:
                     self._is_refused = True
                     ranks.asked.append((f"stopped: {error}", min(self._grace, _REPEAT)))
-                pause, is_refused = _REPEAT, error.status in _DENIED
-
-    def _upload(self, _: Ranks) -> None:
-        while not self._over.wait(_UPLOAD):
-            self._put_logs(0)
+                due, is_refused = time.monotonic() + _REPEAT, error.status in _DENIED
 
     def _put_logs(self, patience: float) -> None:
         """Give the hub what it lacks of the output. What it refuses now, such as on a full disk, it gets later."""
