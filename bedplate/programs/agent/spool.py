@@ -70,6 +70,8 @@ class Spool:
         """Yield each part that the hub lacks. Whoever asks for the next has put it there."""
         parts = sorted(self._folder.iterdir())
         for path in parts:
+            if int(path.name) < self._sent[0]:
+                continue
             with suppress(FileNotFoundError):
                 data = path.read_bytes()
                 if (int(path.name), len(data)) > self._sent:
