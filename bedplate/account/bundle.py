@@ -111,6 +111,13 @@ class RegionStore:
             return b""
 
 
+def object_versions(client: AwsClient, region: str, bucket: str, prefix: str = "") -> Iterator[Mapping[str, str]]:
+    """Yield key and id of each version of the objects with a prefix, deletions included."""
+    for page in client.pages("s3", region, "list_object_versions", Bucket=bucket, Prefix=prefix):
+        for entry in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+            yield {"Key": entry["Key"], "VersionId": entry["VersionId"]}
+
+
 def status_owner(key: str, name: str) -> str:
     """Return the instance whose status file of this name has the key; empty for another key.
 

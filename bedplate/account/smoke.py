@@ -6,6 +6,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
+from bedplate.account.bundle import object_versions
 from bedplate.account.client import AwsClient, NotThere, ask_regions, is_live, require_all
 from bedplate.account.machines import has_terminated
 
@@ -61,10 +62,8 @@ def remove(client: AwsClient, region: str, arn: str) -> None:
     kind, name = kind_and_name(arn)
     service, operation, parameter, more = KEPT[kind]
     with suppress(NotThere):
-        for page in client.pages("s3", region, "list_object_versions", Bucket=name) if kind == "s3" else ():
-            for entry in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
-                version = {"Key": entry["Key"], "VersionId": entry["VersionId"]}
-                client.call("s3", region, "delete_object", Bucket=name, **version)
+        for version in object_versions(client, region, name) if kind == "s3" else ():
+            client.call("s3", region, "delete_object", Bucket=name, **version)
         value = f"/{name}" if kind == "ssm:parameter" else name
         client.call(service, region, operation, **{parameter: value}, **more)
 

@@ -1,4 +1,4 @@
-"""The commands for the hub: its status, its logs, a restore of its backups, and a new key of tokens."""
+"""The commands for the hub: its status and logs, a restore of its backups, a new key of tokens, and a purge."""
 
 from typing import Annotated
 
@@ -60,3 +60,16 @@ def rotate(
     Tokens of people end at once; they get new ones by their SSH keys. A second rotation ends all older tokens of runs.
     """
     return printed(hub.rotate(operator, now=now))
+
+
+def purge(
+    ident: Annotated[str, typer.Argument(metavar="TREE|RUN", help="40 digits of a tree, or 32 of a run of MLflow.")],
+    *,
+    operator: Annotated[Terminal, By(("yes", "user", "identity", "ssh_config"), is_argument=False)],
+) -> int:
+    """Delete what leaked, backups included.
+
+    Of a tree its packs, and those that need them: their runs stay, without code. Of a run its record, artefacts and
+    logs, and all backups of records. It shows what it will delete, and asks.
+    """
+    return printed(hub.purge(operator, ident))

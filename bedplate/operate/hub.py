@@ -1,18 +1,23 @@
 """The hub over SSH: its status, its journal, a restore of its backups, a new key, and the end of a person's tokens."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.kubernetes.members import Connection
-from bedplate.operate import Operator, Result, plan_of
+from bedplate.operate import Operator, Result, open_account, plan_of
 from bedplate.operate.login import targets_by_name
 from bedplate.plan import FleetPlan
-from bedplate.plan.hub import HubPlan
+from bedplate.plan.hub import HUB_DUMPS, HUB_FILES, HubPlan
 from bedplate.plan.nodes import permanent_nodes
 
 _PROGRAM = "/usr/local/lib/bedplate/hub-backup"
+# A unit goes on if the connection is lost, and there is one at a time.
+_UNIT = "systemd-run --quiet --wait --pipe --collect --unit=bedplate-hub-restore"
+_ALONE = f"{_UNIT} flock /run/bedplate-hub-backup.lock {_PROGRAM}"
+_RUN, _ID = 32, re.compile("[0-9a-f]{32}(?:[0-9a-f]{8})?")
 _UNITS = ("nginx", "bedplate-hub*", "mlflow", "postgresql@*")
 
 
@@ -64,9 +69,7 @@ def restore(operator: Operator, at: str | None) -> Result:
         if runs != "0" and newest > chosen:
             operator.show([f"what was recorded after {chosen} is lost"])
         operator.confirm(f"replace the records of {hub.name} by the backup {chosen}?")
-        # A unit goes on if the connection is lost, and there is one at a time.
-        unit = "systemd-run --quiet --wait --pipe --collect --unit=bedplate-hub-restore"
-        hub.shell(f"{unit} flock /run/bedplate-hub-backup.lock {_PROGRAM} restore {chosen}", seconds=86_400)
+        hub.shell(f"{_ALONE} restore {chosen}", seconds=86_400)
     return Result([f"{hub.name} serves the records of {chosen}"], {"restored": chosen, "backups": backups})
 
 
@@ -85,6 +88,44 @@ def _chosen(backups: Sequence[str], at: str | None, hub: str) -> str:
         return times[max(found)]
     fix = f"the oldest is {backups[0]}" if backups else "`bedplate hub logs bedplate-hub-backup` shows why"
     raise InputError(f"{hub} has no backup{f' up to {at}' if at else ''}", fix=fix)
+
+
+def purge(operator: Operator, ident: str) -> Result:
+    """Delete the packs of a tree, or a run, and their backups, after a question. Raises InputError for none."""
+    from bedplate.account.bundle import object_versions  # slow: it imports the client of AWS
+
+    plan = plan_of(operator)
+    own, is_run = hub_of(plan), len(ident) == _RUN
+    fix = "write the 40 digits of a tree, or the 32 of a run: `bp show` has both"
+    if not _ID.fullmatch(ident):
+        raise InputError(f"no tree or run: {ident}", fix=fix)
+    client = open_account(plan) if own.bucket else None
+
+    def copies() -> list[Mapping[str, str]]:
+        """Return all versions in the bucket; each dump has every run."""
+        if client is None or own.bucket is None:
+            return []
+        folders = (f"{HUB_FILES}/{own.node}/", *([f"{HUB_DUMPS}/{own.node}/"] if is_run else []))
+        listed = (object_versions(client, own.bucket.region, own.bucket.name, folder) for folder in folders)
+        return [item for part in listed for item in part if ident in item["Key"] or item["Key"].startswith(HUB_DUMPS)]
+
+    with _connected(operator, plan) as hub:
+        facts, known = _facts(hub, f"leaked {ident}"), copies()
+        if not facts and not any(ident in version["Key"] for version in known):
+            raise InputError(f"{hub.name} has no tree or run {ident}", fix=fix)
+        operator.show(f"{name} {value}" for name, value in facts)
+        operator.show([f"{len(known)} versions in the bucket"] if own.bucket else [])
+        code = "no record: these runs stay, without their code"
+        operator.show(["all backups of records, since each has this run" if is_run else code])
+        operator.confirm(f"delete all of this for ever from {hub.name}?")
+        hub.shell(f"{_ALONE} purge {ident}", seconds=86_400)
+        if client and own.bucket:
+            # Listed again: a backup may have run until now.
+            for version in copies():
+                client.call("s3", own.bucket.region, "delete_object", Bucket=own.bucket.name, **version)
+        if is_run:
+            hub.shell("systemctl start --no-block bedplate-hub-backup", seconds=60)
+    return Result([f"{ident} is deleted, and a new backup starts" if is_run else f"{ident} is deleted"])
 
 
 def rotate(operator: Operator, *, now: bool) -> Result:

@@ -2,10 +2,14 @@
 
 import json
 import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import boto3
 import pytest
+from moto import mock_aws
 
+from bedplate.account.client import AwsClient
 from bedplate.cli import run
 from bedplate.cli.options import Terminal
 from bedplate.errors import PartialError
@@ -13,6 +17,7 @@ from bedplate.operate import Operator, plan_of
 from bedplate.operate.hub import journal_command, refuse_tokens
 
 HUB = "hub.us-west-2"
+RUN, TREE = "a" * 32, "b" * 40
 FACTS = "version.mlflow 3.5.1\nruns 12\nunit.nginx active\nclient.ada@10.0.0.5 4\nbytes.ada 5\n"
 LIST = "backup 20261125T020000Z\nbackup 20261126T020000Z\nruns 12\nnewest 20261126T110000Z\n"
 _SSH = """#!/bin/bash
@@ -21,6 +26,7 @@ echo "${{@: -1}}" >> {folder}/calls
 case ${{@: -1}} in
 *"hub-backup status"*) cat {folder}/status ;;
 *"hub-backup list"*) cat {folder}/list ;;
+*"hub-backup leaked"*) cat {folder}/leaked ;;
 *" restore "*) [[ ! -e {folder}/broken ]] || {{ echo "hub-backup: the records of before serve again" >&2; exit 1; }} ;;
 esac
 """
@@ -36,6 +42,7 @@ def hub(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "ssh").chmod(0o755)
     (folder / "status").write_text(FACTS)
     (folder / "list").write_text(LIST)
+    (folder / "leaked").write_text("")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
 
@@ -44,7 +51,7 @@ def calls(hub: Path) -> list[str]:
     """Return the commands that the hub got, without questions."""
     lines = (hub / "calls").read_text().splitlines() if (hub / "calls").exists() else []
     found = [shlex.split(line)[-1] for line in lines]
-    return [line for line in found if not line.endswith((" list", " status"))]
+    return [line for line in found if not line.endswith((" list", " status")) and " leaked " not in line]
 
 
 def test_status_shows_what_the_hub_reports(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +135,71 @@ def test_rotation_asks_before_it_ends_the_tokens_of_runs(hub: Path) -> None:
     assert run(["hub", "rotate", "--now", "--yes"]) == 0
 
     assert [call.split("hub-backup ")[1] for call in calls(hub)] == ["rotate", "rotate now"]
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
+    """Yield a function that returns the keys of all versions in the hub's bucket of a simulated account."""
+    name = "lab-hub-111122223333-us-west-2"
+    with mock_aws():
+        s3 = boto3.client("s3", "us-west-2")
+        monkeypatch.setattr(
+            "bedplate.operate.hub.open_account", lambda _: AwsClient(boto3.session.Session("testing", "testing"))
+        )
+        s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+        s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+        for key in (f"files/{HUB}/1/{RUN}/artifacts/a", f"files/{HUB}/packs/ada/{TREE}-0.pack", f"dumps/{HUB}/1.dump"):
+            for body in (b"1", b"2"):
+                s3.put_object(Bucket=name, Key=key, Body=body)
+        s3.delete_object(Bucket=name, Key=f"files/{HUB}/1/{RUN}/artifacts/a")
+
+        def keys() -> set[str]:
+            listed = s3.list_object_versions(Bucket=name)
+            return {entry["Key"] for part in ("Versions", "DeleteMarkers") for entry in listed.get(part, ())}
+
+        yield keys
+
+
+def test_a_purge_of_a_run_deletes_all_versions_of_its_backups(
+    hub: Path, bucket: Callable[[], set[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says what it deletes, asks, and deletes dumps too, since each has the record; a tree's packs stay."""
+    (hub / "leaked").write_text(f"file /srv/hub/artifacts/1/{RUN}\nrun {RUN}\n")
+    assert run(["hub", "purge", RUN]) == 2
+    assert (calls(hub), len(bucket())) == ([], 3)
+    capsys.readouterr()
+
+    assert run(["hub", "purge", RUN, "--yes"]) == 0
+
+    output = capsys.readouterr().out
+    assert f"file /srv/hub/artifacts/1/{RUN}\nrun {RUN}\n5 versions in the bucket\n" in output
+    assert "all backups of records" in output
+    call, last = calls(hub)
+    assert call.endswith(f"flock /run/bedplate-hub-backup.lock /usr/local/lib/bedplate/hub-backup purge {RUN}")
+    assert last == "systemctl start --no-block bedplate-hub-backup"
+    assert bucket() == {f"files/{HUB}/packs/ada/{TREE}-0.pack"}
+
+
+def test_a_purge_goes_on_with_the_bucket_after_a_failure(
+    hub: Path, bucket: Callable[[], set[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hub has nothing of the tree any more; records and dumps stay."""
+    assert run(["hub", "purge", TREE, "--yes"]) == 0
+
+    assert "these runs stay, without their code" in capsys.readouterr().out
+    assert bucket() == {f"files/{HUB}/1/{RUN}/artifacts/a", f"dumps/{HUB}/1.dump"}
+
+
+@pytest.mark.parametrize("word", ["0" * 40, "0" * 32, "$(reboot)", "ada-1127-brave-otter"])
+def test_a_purge_of_nothing_is_refused(
+    word: str, hub: Path, bucket: Callable[[], set[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2; a word that is no id does not reach the hub's shell."""
+    assert run(["hub", "purge", word, "--yes"]) == 2
+
+    assert f"no tree or run{'' if word.startswith('0') else ':'} {word}" in capsys.readouterr().err
+    assert (calls(hub), len(bucket())) == ([], 3)
+    assert "reboot" not in ((hub / "calls").read_text() if (hub / "calls").exists() else "")
 
 
 def test_the_tokens_of_a_person_end_at_once(hub: Path, here: Path) -> None:

@@ -1,5 +1,6 @@
 """Backups of the hub and their restore, with a real PostgreSQL and the real copies to a folder and to a bucket."""
 
+import hashlib
 import os
 import subprocess
 import tempfile
@@ -175,6 +176,56 @@ def test_a_dump_that_is_cut_off_is_no_backup(backups: Backups) -> None:
     assert not (backups.hub / "dumps/failed").exists()
     assert {path.suffix for path in (backups.hub / "dumps/nightly").iterdir()} == {".dump", ".tar", ".sha256"}
     assert len(list((backups.folder / f"other/dumps/{NODE}").glob("*.sha256"))) == 2
+
+
+@in_folder
+def test_a_purge_leaves_nothing_of_a_run(backups: Backups) -> None:
+    """Neither record, files and token, nor a backup with it: the folder of the site has none either; others stay."""
+    run, other = (hashlib.md5(name.encode()).hexdigest() for name in ("one", "two"))  # noqa: S324  names of runs
+    backups.record("two")
+    for owner in (run, other):
+        backups.write(f"artifacts/1/{owner}/artifacts/logs/0/0/000000", "secret")
+        for table in ("tags", "params", "metrics", "latest_metrics"):
+            backups.sql(f"insert into {table} values ('{owner}', 'key', 'secret')")  # noqa: S608  names of tests
+    backups.write("dumps/former.dump", "secret")
+    backups.saved()
+    place = backups.folder / "other"
+    known = backups.facts("leaked", run)
+    assert {fact.split("/")[-1] for fact in known} == {run, f"run {run}"}
+    assert len([fact for fact in known if fact.startswith("file ")]) == 2
+
+    backups.facts("purge", run)
+
+    assert backups.facts("leaked", run) == [f"ended run:{run}"]
+    for root in (backups.hub / "artifacts", place):
+        assert not [path for path in root.rglob("*") if run in path.name]
+        assert [path for path in root.rglob("*") if other in path.name]
+    for table in ("runs", "tags", "params", "metrics", "latest_metrics"):
+        assert backups.sql(f"select run_uuid from {table}") == other  # noqa: S608  names of tests
+    dumps = [*(backups.hub / "dumps").rglob("*.dump"), *(place / "dumps").rglob("*")]
+    assert not [path for path in dumps if path.is_file()]
+
+
+@in_folder
+def test_a_purge_of_a_tree_takes_the_packs_that_need_it(backups: Backups) -> None:
+    """The runs that lose their code are named before; their records and all dumps stay."""
+    tree, next_tree, other = ("1" * 40, "2" * 40, "3" * 40)
+    for name in (f"{tree}-0", f"{next_tree}-{tree}", f"{other}-0"):
+        backups.write(f"artifacts/packs/ada/{name}.pack", "secret")
+    run = backups.sql("select run_uuid from runs")
+    for owner, value in ((run, next_tree), ("x", other)):
+        backups.sql(f"insert into tags values ('{owner}', 'bedplate.tree', '{value}')")  # noqa: S608  names of tests
+    name = backups.saved()
+
+    known = backups.facts("leaked", tree)
+    backups.facts("purge", tree)
+
+    assert f"run {run}" in known
+    assert len([fact for fact in known if fact.startswith("file ")]) == 4
+    left = [path.name for path in backups.folder.rglob("*.pack") if "one" not in path.name]
+    assert set(left) == {f"{other}-0.pack"}
+    assert (backups.runs, backups.facts("leaked", "4" * 40)) == (1, [])
+    assert (backups.hub / f"dumps/nightly/{name}.dump").exists()
 
 
 @in_folder

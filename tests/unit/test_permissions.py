@@ -220,7 +220,11 @@ def test_calls_are_found_in_source(source: str, actions: set[str]) -> None:
 # Where an operator reads which permissions the calls of a module need. Only members call the others, with their role.
 DOCUMENTED = {
     "bedplate/account/backend.py": ("docs/state.md ## Permissions", "docs/aws-account.md ## Permissions of a deployer"),
-    "bedplate/account/bundle.py": ("docs/aws-account.md ### Bundles", "docs/images.md ## Permissions"),
+    "bedplate/account/bundle.py": (
+        "docs/aws-account.md ### Bundles",
+        "docs/images.md ## Permissions",
+        "docs/hub.md ### Purge",
+    ),
     "bedplate/account/capacity.py": ("docs/aws-account.md ### Nodes", "docs/aws-account.md ### Capacity"),
     "bedplate/account/client.py": ("docs/ssh.md ## Permissions", "docs/aws-account.md ### Bundles"),
     "bedplate/account/facts.py": ("docs/aws-account.md ### Facts of the account",),
@@ -229,6 +233,7 @@ DOCUMENTED = {
     "bedplate/account/objects.py": ("docs/aws-account.md ### Recover",),
     "bedplate/account/session.py": ("docs/ssh.md ## Permissions",),
     "bedplate/account/vpn.py": ("docs/vpn.md", "docs/vpn-keys.md", "docs/vpn-sites.md"),
+    "bedplate/operate/hub.py": ("docs/hub.md ### Purge",),
     "bedplate/operate/doctor.py": ("docs/aws-account.md ### Status and doctor", "docs/ssh.md ## Permissions"),
     "bedplate/operate/status.py": ("docs/aws-account.md ### Status and doctor",),
     "images/bake.py": ("docs/images.md ## Permissions",),

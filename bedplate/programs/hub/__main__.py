@@ -19,7 +19,7 @@ from .rules import LARGEST, check_request, check_write, file_of
 from .tokens import HOUR, LONGEST, SCOPE, RefusedError, Token, read_token, sign
 
 VOLUME, PEOPLE = Path("/srv/hub"), Path("/etc/bedplate/hub-people")
-_REMOVED, _RECORD = "tokens/removed", "/run/mlflow/socket"
+_REMOVED, _ENDED, _RECORD = "tokens/removed", "tokens/ended", "/run/mlflow/socket"
 _SHORTEST_KEY, _LARGEST_BODY = 32, 4_096
 _FIRST_DESCRIPTOR = 3  # sd_listen_fds(3)
 
@@ -32,7 +32,7 @@ class Hub:
     ) -> None:
         self._keys, self._volume, self._record = keys, volume, record
         self._people, self._removed = Lines(people), Lines(volume / _REMOVED)
-        self._runs, self._ended = Lines(volume / "tokens/runs"), Lines(volume / "tokens/ended")
+        self._runs, self._ended = Lines(volume / "tokens/runs"), Lines(volume / _ENDED)
         self._usage: Mapping[str, Any] = {"time": 0}
         self._counting = Lock()
 
@@ -213,9 +213,9 @@ def serve(hub: Hub, listeners: Sequence[socket.socket]) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Serve; `remove UID` refuses the tokens of a person instead."""
-    if words[:1] == ["remove"]:
-        Lines(VOLUME / _REMOVED).claim(str(int(words[1])))
+    """Serve; `remove UID` refuses the tokens of a person, and `end SCOPE` those of a run, instead."""
+    if words:
+        Lines(VOLUME / {"remove": _REMOVED, "end": _ENDED}[words[0]]).claim(words[1])
         return
     folder = Path(os.environ["CREDENTIALS_DIRECTORY"])
     keys = [key for name in ("tokens", "tokens.former") if (key := (folder / name).read_bytes().strip())]

@@ -22,6 +22,7 @@ _FAKES = {
     "curl": "[ ! -e {folder}/silent ]",
     "mountpoint": "[ ! -e {folder}/unmounted ]",
     "bp-token": "echo bytes.ada 5",
+    "bedplate-hub": 'echo "$2" >> {folder}/hub/tokens/$1ed',
     "dpkg-query": "echo 1.24.0",
 }
 
@@ -82,6 +83,8 @@ class Backups:
             self.sql(f"drop database if exists {database} with (force)", "postgres")
         self.sql("create database mlflow owner mlflow", "postgres")
         self.sql("create table runs (run_uuid text, lifecycle_stage text, start_time bigint)")
+        for table in ("tags", "params", "metrics", "latest_metrics"):
+            self.sql(f"create table {table} (run_uuid text, key text, value text)")
 
     def sql(self, statement: str, database: str = "mlflow") -> str:
         """Run a statement."""
