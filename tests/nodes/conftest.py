@@ -7,6 +7,7 @@ import pytest
 from tests.testlab.machines.gateways import LaptopGateways, laptop_gateways
 from tests.testlab.machines.lab import WORKBENCH, Departure, FleetFolder, Lab, applied_lab, make_fleet_folder
 from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.whole_hub import Laptop, WholeHub, whole_hub
 from tests.testlab.run import need_program, need_root
 
 # Modules that share the nodes of a session-scoped fixture.
@@ -17,10 +18,12 @@ _SHARED_NODES = {
     "test_laptop_client": "gateways",
     "test_laptop_revoked": "gateways",
     "test_person": "gateways",
+    "test_hub_chain": "hub",
+    "test_hub_faults": "hub",
 }
 
 # These take minutes, so they start first; otherwise one worker would run alone at the end.
-_SLOW = ("test_apply_brittle", "test_judges", "lab", "gateways", "test_homes")
+_SLOW = ("test_apply_brittle", "test_judges", "lab", "gateways", "hub", "test_homes")
 
 
 # pytest-xdist reads the markers in the same hook, later.
@@ -82,6 +85,22 @@ def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LaptopGateway
     need_program("openvpn")
     with laptop_gateways(tmp_path_factory.mktemp("gateways")) as applied:
         yield applied
+
+
+@pytest.fixture(scope="session")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeHub]:
+    """Yield a hub that has configured itself; two modules share it, so tests must restore its state."""
+    _require_programs()
+    for program in ("dnsmasq", "openssl"):
+        need_program(program)
+    with whole_hub(tmp_path_factory.mktemp("hub")) as configured:
+        yield configured
+
+
+@pytest.fixture(scope="session")
+def laptop(hub: WholeHub) -> Laptop:
+    """Return the laptop of grace, who is no administrator."""
+    return hub.invite("grace")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -10,12 +11,17 @@ import pytest
 
 from roles.base import file_text
 from roles.postgres.role import Postgres
+from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.layers import RELEASE
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import apply_roles
+from tests.testlab.network.netlab import until
 from tests.testlab.run import lack
 
-pytestmark = pytest.mark.nightly
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(RELEASE != "trixie", reason="Debian 12 has no newer PostgreSQL: make test-nodes RELEASE=trixie"),
+]
 
 OLD = Path("/usr/lib/postgresql/15/bin")
 FOLDER = "/srv/hub/postgresql"
@@ -24,6 +30,20 @@ _ROWS = """create role mlflow; create database mlflow owner mlflow;
 create table runs as select n from generate_series(1, 10000) n;
 """
 _COUNT = "select count(*) from runs"
+# The package, which is installed later, puts its program at the other path. /srv/cut runs after half a dump.
+_CUT = """
+program=/usr/lib/postgresql/17/bin/pg_dumpall
+mkdir -p ${program%/*}
+dpkg-divert --quiet --rename --divert $program.real $program
+cat >$program <<'END'
+#!/bin/sh
+[ -e /srv/cut ] || exec $0.real "$@"
+$0.real "$@" | head -c 2000
+. /srv/cut
+END
+chmod 755 $program
+echo 'sleep 600' >/srv/cut
+"""
 
 
 def run_as_postgres(*words: str, text: str = "") -> str:
@@ -59,17 +79,17 @@ def volume() -> Iterator[Path]:
 @pytest.fixture
 def node(node_lab: NodeLab, volume: Path) -> Node:
     """Return a Debian 13 with this folder."""
-    booted = node_lab.boot("hub", "10.64.32.17")
+    name = f"hub-{len(node_lab.nodes)}"
+    booted = node_lab.boot(name, f"10.64.32.{17 + len(node_lab.nodes)}")
     booted.run(f"mkdir -p {FOLDER}; useradd --system --user-group --home-dir /var/lib/postgresql postgres")
     subprocess.run(["cp", "-a", str(volume), f"{booted.root}{FOLDER}/15"], check=True)
     booted.run(f"chown -R postgres: {FOLDER}/15/main; sed -i 's|{volume}|{FOLDER}/15|g' {FOLDER}/15/programs/start")
     return booted
 
 
-@pytest.mark.skipif(RELEASE != "trixie", reason="Debian 12 has no newer PostgreSQL: make test-nodes RELEASE=trixie")
 def test_a_newer_version_finds_every_row(node: Node, node_lab: NodeLab) -> None:
     """The programs beside the data recover and dump it. The old folder stays, and a second start repeats nothing."""
-    changed = apply_roles(node_lab, "hub", Postgres(has_volume=False))
+    changed = apply_roles(node_lab, node.name, Postgres(has_volume=False))
     ask = "runuser -u postgres -- psql -Atq -d mlflow -c"
 
     assert "Start PostgreSQL" in changed
@@ -81,3 +101,25 @@ def test_a_newer_version_finds_every_row(node: Node, node_lab: NodeLab) -> None:
     )
     node.run("systemctl restart postgresql@17-main")
     assert node.run(f"{ask} '{_COUNT}'").strip() == "10000"
+
+
+def test_a_dump_that_is_cut_off_is_made_again(node: Node, node_lab: NodeLab) -> None:
+    """By a power loss in its middle, and by an error: nothing has its final name, and a later start succeeds."""
+    dump = "/srv/hub/dumps/postgresql-15.sql"
+    node.run(_CUT)
+    with ThreadPoolExecutor(1) as pool:
+        applied = pool.submit(apply_roles, node_lab, node.name, Postgres(has_volume=False))
+        until(lambda: node.run(f"wc -c <{dump}.new 2>/dev/null || true").strip() not in {"", "0"}, 600, "no dump", 1)
+        node.run("echo 'exit 1' >/srv/cut")
+        node.crash()
+        with pytest.raises(CommandError):
+            applied.result()
+
+    with pytest.raises(CommandError):
+        apply_roles(node_lab, node.name, Postgres(has_volume=False))
+    left = node.run(f"ls {FOLDER}; ls /srv/hub/dumps").split()
+    node.run("rm /srv/cut")
+    apply_roles(node_lab, node.name, Postgres(has_volume=False))
+
+    assert left == ["15", "postgresql-15.sql.new"]
+    assert node.run(f"runuser -u postgres -- psql -Atq -d mlflow -c '{_COUNT}'").strip() == "10000"

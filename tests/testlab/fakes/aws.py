@@ -160,6 +160,8 @@ class AwsEndpoint:
     """Called after each successful action."""
     console: str = ""
     """The console output of every instance."""
+    attached: dict[str, str] = field(default_factory=dict)
+    """The instances that have volumes; moto would attach a volume to several."""
     _lock: Lock = field(default_factory=Lock)
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
@@ -178,6 +180,10 @@ class AwsEndpoint:
         method, path, headers, body = request
         if action in self.deaf:
             return 400, _REFUSED.format(code="AccessDenied", message=f"{action} is not allowed").encode()
+        volume = dict(parse_qsl(body.decode())).get("VolumeId", "") if action == "AttachVolume" else ""
+        if volume in self.attached:
+            message = f"{volume} is already attached to an instance"
+            return 400, _REFUSED.format(code="VolumeInUse", message=message).encode()
         if action in _HOOK_ACTIONS:
             return 200, f"<{action}Response/>".encode()
         if action == "GetConsoleOutput":

@@ -131,8 +131,9 @@ class NodeLab:
     def replace(self, name: str) -> Node:
         """Boot a fresh node in place of one that has ended, at its address; nobody knows its host key."""
         old, host = self.nodes[name], self.hosts[name]
-        root = self._open.enter_context(mounted(self._layers, host.folder / "next-disk"))
-        machine = Machine(root, host.namespace, host.folder / "next-console.log")
+        number = len(list(host.folder.glob("*console.log")))
+        root = self._open.enter_context(mounted(self._layers, host.folder / f"{number}-disk"))
+        machine = Machine(root, host.namespace, host.folder / f"{number}-console.log")
         prepare_root(root, self.public, old.address, self.workstation.address)
         self._open.callback(machine.crash)
         machine.boot()

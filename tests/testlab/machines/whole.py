@@ -22,6 +22,7 @@ from bedplate.load import load_fleet
 from bedplate.nodes.bootstrap import site_script
 from bedplate.operate import plan_loaded
 from bedplate.operate.site_folder import script_name, write_folder
+from bedplate.permissions import HUB
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import NodePlan, NodeRole
@@ -99,8 +100,8 @@ class Whole:
     cluster: WholeCluster | None = None
     run: SelfConfigured | None = None
     """What a machine of the cloud configures itself from."""
-    device: str = ""
-    """The loop device of its volume."""
+    devices: list[str] = field(default_factory=list)
+    """The loop devices of its volumes; the last one is attached."""
 
     def ssh(self, person: str, command: str, source: str = "", seconds: float = 60) -> CompletedProcess[str]:
         """Run a command by the ssh of a person, from the workstation or another of its addresses."""
@@ -222,7 +223,8 @@ def write_fleet(folder: Path, keys: Mapping[str, Path], lab: NodeLab, example: s
 
 def s3_names(planned: NodePlan) -> Iterator[str]:
     """Yield the host names of S3 that a machine uses."""
-    for bucket in planned.buckets:
+    backups = (planned.hub.bucket,) if planned.hub and planned.hub.bucket else ()
+    for bucket in (*planned.buckets, *backups):
         yield f"{bucket.name}.s3.{bucket.region}.amazonaws.com"
         yield f"s3.{bucket.region}.amazonaws.com"
 
@@ -254,15 +256,17 @@ def _start_from_user_data(machine: Whole, pool: PoolPlan | None) -> None:
     run.promote()
     script = first_boot(plan, pool) if pool else _permanent_script(machine)
     (node.root / "root/user-data").write_bytes(gzip.decompress(b64decode(encode_user_data(name, script))))
-    _lead_to_aws(node, place)
+    lead_to_aws(node, place)
     if machine.cluster:
         _expect(machine, machine.cluster, instance, (place, bucket))
-    if machine.planned.buckets and NodeRole.WORKBENCH in machine.planned.roles:
+    if machine.planned.hub or (machine.planned.buckets and NodeRole.WORKBENCH in machine.planned.roles):
         machine.store = _store(machine, aws, place)
+    if machine.planned.hub:
+        _trust_authority_of_s3(machine)
     run.boot()
     until(lambda: bool(place.reports) or _has_given_up(node), _SECONDS, "the machine does not report", every=0.5)
     run.wait()
-    if machine.store:
+    if machine.store and not machine.planned.hub:
         trust_store(node, machine.folder)
     machine.again, machine.audited = lambda: _ran(machine, run), lambda: status(node, "audit")
 
@@ -276,32 +280,42 @@ def _instance(machine: Whole, place: Place, pool: PoolPlan | None) -> Instance:
     return instance
 
 
-_VOLUME = "vol-0123456789abcdef0"
+VOLUME = "vol-0123456789abcdef0"
 
 
 def _permanent_script(machine: Whole) -> str:
     """Return the user data of a member, gateway or hub, whose volume is a loop device."""
+    _make_volume(machine)
+    _attach_volume(machine)
+    return permanent_boot(machine.plan, machine.planned.name, _kept_data(machine), VOLUME)
+
+
+def _kept_data(machine: Whole) -> KeptData:
     hub = machine.planned.hub
-    image, kept = machine.folder / "volume.img", ETCD if machine.kind.is_member else hub_data(hub) if hub else VPN_KEYS
+    return ETCD if machine.kind.is_member else hub_data(hub) if hub else VPN_KEYS
+
+
+def _make_volume(machine: Whole) -> None:
+    """Make an empty volume, which takes the place of the one before."""
+    image = machine.folder / f"volume-{len(machine.devices)}.img"
     with image.open("wb") as stream:
         stream.truncate(1 << 30)
-    machine.device = call("losetup", "--find", "--show", str(image)).strip()
-    machine.stack.callback(call, "losetup", "--detach", machine.device)
-    _attach_volume(machine, kept)
-    return permanent_boot(machine.plan, machine.planned.name, kept, _VOLUME)
+    machine.devices.append(call("losetup", "--find", "--show", str(image)).strip())
+    machine.stack.callback(call, "losetup", "--detach", machine.devices[-1])
 
 
-def _attach_volume(machine: Whole, kept: KeptData) -> None:
+def _attach_volume(machine: Whole) -> None:
+    kept, device = _kept_data(machine), machine.devices[-1]
     node, disk = machine.node, machine.node.root.with_name("upper")
     # The bootstrap makes the mount points immutable.
     folders = " ".join(f"{disk}{folder}" for folder in (*kept.folders, kept.mount))
     machine.stack.callback(call, "sh", "-c", f"chattr -i {folders} || true")
     machine.stack.callback(node.machine.crash)
-    link = f"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{_VOLUME.replace('-', '')}"
+    link = f"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{VOLUME.replace('-', '')}"
     # systemd in a container mounts no devices of fstab.
-    number = machine.device.removeprefix("/dev/loop")
+    number = device.removeprefix("/dev/loop")
     binds = "".join(f"; mount --bind {kept.mount}/{Path(folder).name} {folder}" for folder in kept.folders)
-    more = f"""mkdir -p /dev/disk/by-id; mknod {machine.device} b {_MAJOR} {number}; ln -s {machine.device} {link}
+    more = f"""mkdir -p /dev/disk/by-id; mknod {device} b {_MAJOR} {number}; ln -s {device} {link}
 ! grep -qs {kept.mount} /etc/fstab || {{ mount {link} {kept.mount}{binds}; }}
 """
     with (node.root / "usr/local/lib/lab/more").open("a") as hardware:
@@ -309,19 +323,27 @@ def _attach_volume(machine: Whole, kept: KeptData) -> None:
     node.run(more)
 
 
-def replace_machine(machine: Whole) -> None:
-    """End a gateway without a shutdown, and start another with its volume, as its group does; no operator helps."""
+def replace_machine(machine: Whole, *, is_volume_lost: bool = False) -> None:
+    """End a gateway or the hub without a shutdown, and start another, as its group does; no operator helps.
+
+    It has the volume of the former one, or a new one if that is lost.
+    """
     run = machine.run
     assert run
     machine.node.machine.crash()
     machine.node = node = machine.lab.replace(machine.node.name)
     equip(node, Authority(machine.folder / "authority"), machine.kind.hardware)
-    _attach_volume(machine, VPN_KEYS)
+    if is_volume_lost:
+        _make_volume(machine)
+    _attach_volume(machine)
+    if machine.planned.hub:
+        _trust_authority_of_s3(machine)
     instance = run.place.machine()
     run.instance.facts["instance-id"] = instance.facts["instance-id"]
     run.node = node
-    (node.root / "root/user-data").write_text(permanent_boot(machine.plan, machine.planned.name, VPN_KEYS, _VOLUME))
-    _lead_to_aws(node, run.place)
+    script = permanent_boot(machine.plan, machine.planned.name, _kept_data(machine), VOLUME)
+    (node.root / "root/user-data").write_text(script)
+    lead_to_aws(node, run.place)
     before = len(run.place.reports)
     run.boot()
     until(
@@ -331,6 +353,13 @@ def replace_machine(machine: Whole) -> None:
         every=0.5,
     )
     run.wait()
+
+
+def _trust_authority_of_s3(machine: Whole) -> None:
+    """Let rclone, which trusts the authorities of its machine, trust the certificate of the buckets."""
+    text = (machine.folder / "ca.pem").read_text()
+    (machine.node.root / "usr/local/share/ca-certificates/s3.crt").write_text(text)
+    machine.node.run("update-ca-certificates >/dev/null 2>&1")
 
 
 def _expect(machine: Whole, cluster: WholeCluster, instance: Instance, source: tuple[Place, str]) -> None:
@@ -405,13 +434,15 @@ def _complete_credentials(instance: Instance) -> None:
 
 
 def _store(machine: Whole, aws: Aws, place: Place) -> ObjectStore:
-    store = ObjectStore(machine.plan, aws, Use.SSH.value)
+    hub = machine.planned.hub
+    others = (hub.bucket.name,) if hub and hub.bucket else ()
+    store = ObjectStore(machine.plan, aws, HUB if hub else Use.SSH.value, others)
     store.keys = place.endpoint.keys
     machine.stack.enter_context(serve_objects(machine.lab.workstation.host, store, machine.folder))
     return store
 
 
-def _lead_to_aws(node: Node, place: Place) -> None:
+def lead_to_aws(node: Node, place: Place) -> None:
     """Lead the script and its service to the simulated AWS; remove the key of the node lab, as in a cloud image."""
     environment = {"AWS_ENDPOINT_URL": seen_by_nodes(place.endpoint.url), "PAUSE": "0"}
     (node.root / "root/environment").write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
