@@ -38,7 +38,7 @@ dpkg-divert --quiet --rename --divert $program.real $program
 cat >$program <<'END'
 #!/bin/sh
 [ -e /srv/cut ] || exec $0.real "$@"
-$0.real "$@" | head -c 2000
+$0.real "$@" | head -c 20000
 . /srv/cut
 END
 chmod 755 $program

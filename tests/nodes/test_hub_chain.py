@@ -95,9 +95,9 @@ def test_nobody_writes_the_packs_of_another(hub: WholeHub) -> None:
 def test_nothing_of_a_removed_person_works_within_a_minute(hub: WholeHub, laptop: Laptop) -> None:
     """Tokens of a cache, of a run and of open pages are refused, also while gateways are silent; no new one is made."""
     run, fleet = hub.record("grace-1127-before"), hub.machine.fleet
-    for name, address in _GATEWAYS.items():
+    for name, gateway in _GATEWAYS.items():
         fleet.trust(replace(hub.node, name=name))
-        hub.node.workstation.cut(address)
+        hub.node.workstation.cut(gateway)
     of_run, of_person = hub.token(scope=f"run:{run}"), hub.token()
     assert laptop.bp("runs").returncode == 0
     with pages(laptop) as address:
@@ -112,6 +112,8 @@ def test_nothing_of_a_removed_person_works_within_a_minute(hub: WholeHub, laptop
     refused = [hub.ask(token, "/bedplate/whoami")[0] for token in (of_run, of_person)]
     bp, new = laptop.bp("runs"), hub.machine.ssh("grace", "bp-token")
     hub.node.run("rm /srv/hub/tokens/removed")
+    for gateway in _GATEWAYS.values():
+        hub.node.workstation.heal(gateway)
 
     # The fleet file still declares her.
     assert removed.returncode == 6, removed.stdout + removed.stderr
@@ -146,10 +148,14 @@ def test_a_lost_volume_comes_back_by_one_command(hub: WholeHub, laptop: Laptop) 
     hub.node.run("systemctl start bedplate-hub-backup", seconds=600)
     hub.record("grace-1127-after")
     replace_machine(hub.machine, is_volume_lost=True)
+    lock = hub.machine.fleet.fleet.with_name("fleet.lock")
+    before = lock.read_text()
     hub.machine.fleet.trust(hub.node)
     empty = json.loads(hub.operator("hub", "status", "--json").stdout)
 
     done = hub.operator("hub", "restore", "--yes")
+    # The former host key is back.
+    lock.write_text(before)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert empty["runs"] == "0"
@@ -158,3 +164,4 @@ def test_a_lost_volume_comes_back_by_one_command(hub: WholeHub, laptop: Laptop) 
     listed = laptop.bp("runs")
     assert (listed.returncode, "grace-1127-saved" in listed.stdout) == (0, True), listed.stderr
     assert [check for check in laptop.checks().values() if not check["ok"]] == []
+    assert hub.operator("hub", "status").returncode in {0, 3}
