@@ -313,7 +313,7 @@ def test_ten_thousand_small_files_are_stored_and_listed(hub: WholeHub, run: str)
     (folder.parent / "urls").write_text(lines)
     trusted = ("--cacert", str(folder.parent / "tls.crt"), "--resolve", f"hub.lab.internal:443:{hub.node.address}")
     many = ("--parallel", "--parallel-max", "16", "--retry", "5", "--config", str(folder.parent / "urls"))
-    head = ("--header", f"Authorization: Bearer {of_run}", "--noproxy", "*", "--silent", "--show-error", "--fail")
+    head = ("--header", f"Authorization: Bearer {of_run}", "--noproxy", "*", "--no-progress-meter", "--fail")
 
     start = time.monotonic()
     client = hub.node.workstation.host.start("curl", *trusted, *head, *many, log="small.log")
@@ -334,7 +334,7 @@ def test_ten_thousand_small_files_are_stored_and_listed(hub: WholeHub, run: str)
     figures = {"seconds": took, "listing": listing, "usage": counting, "MiB": used >> 20, "slowest other": slowest}
     print(figures)  # noqa: T201  docs/hub.md has these figures
 
-    assert client.output == ""
+    assert client.popen.returncode == 0, client.output[-500:]
     assert len(listed) == 10_000
     assert took < 600
     assert listing < 10

@@ -31,6 +31,7 @@ from bedplate.account.client import AwsClient
 from bedplate.rehearsal.simulation import Aws
 
 _TOKEN = "AQAEAtoken=="  # noqa: S105  # the fake's only token
+_TTL = "X-aws-ec2-metadata-token-ttl-seconds"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -40,8 +41,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         if self.hops:
             self.connection.setsockopt(IPPROTO_IP, IP_TTL, self.hops)
-        is_asked = self.path == "/latest/api/token" and "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
-        self._answer(200 if is_asked else 400, _TOKEN if is_asked else "")
+        seconds = self.headers.get(_TTL) if self.path == "/latest/api/token" else None
+        # rclone uses a token only if the response has its time.
+        self._answer(200 if seconds else 400, _TOKEN if seconds else "", seconds)
 
     def do_GET(self) -> None:
         if self.headers.get("X-aws-ec2-metadata-token") != _TOKEN:
@@ -50,8 +52,10 @@ class _Handler(BaseHTTPRequestHandler):
         fact = self.facts.get(self.path.removeprefix("/latest/meta-data/"))
         self._answer(404 if fact is None else 200, fact or "")
 
-    def _answer(self, status: int, text: str) -> None:
+    def _answer(self, status: int, text: str, seconds: str | None = None) -> None:
         self.send_response(status)
+        if seconds:
+            self.send_header(_TTL, seconds)
         self.send_header("Content-Length", str(len(text.encode())))
         self.end_headers()
         self.wfile.write(text.encode())

@@ -64,6 +64,7 @@ _OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
     "Bool": lambda actual, values: actual in values,
     "BoolIfExists": lambda actual, values: actual is None or actual in values,
     "NumericLessThan": lambda actual, values: actual is not None and float(actual) < float(values[0]),
+    "StringLike": lambda actual, values: any(fnmatchcase(actual or "", value) for value in values),
     "StringNotEquals": lambda actual, values: actual not in values,
     "StringNotLike": lambda actual, values: not any(fnmatchcase(actual or "", value) for value in values),
 }
@@ -181,7 +182,7 @@ class ObjectStore:
         return Call(
             action if bucket else "s3:ListAllMyBuckets",
             resource if bucket else "*",
-            {**keys, "aws:SecureTransport": "true", "s3:TlsVersion": tls},
+            {**keys, "aws:SecureTransport": "true", "s3:TlsVersion": tls, "s3:prefix": query.get("prefix", [""])[0]},
         )
 
 
@@ -195,7 +196,8 @@ def _forward(request: Request, host: str, key: str) -> Reply:
     headers = {name: value for name, value in request.headers.items() if name not in {"Host", "Transfer-Encoding"}}
     response = requests.request(request.method, url, headers=headers, data=request.body, timeout=60, stream=True)
     # A response to HEAD has a content length without content.
-    return Reply(response.status_code, b"" if request.method == "HEAD" else response.content, dict(response.headers))
+    content = b"" if request.method == "HEAD" else response.content
+    return Reply(response.status_code, content, {name.title(): value for name, value in response.headers.items()})
 
 
 _RIGHTS = ("ClientMount", "ClientWrite", "ClientRootAccess")
