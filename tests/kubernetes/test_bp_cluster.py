@@ -8,7 +8,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,8 +20,8 @@ from bedplate.kubernetes.client import ClusterClient
 from bedplate.kubernetes.desired import people_objects, policy_objects, volume_objects
 from bedplate.nodes.invitation import bp_program
 from bedplate.plan.cluster import cluster_plan
-from bedplate.programs.bp.cluster import Api, Cluster, Place, agent_of, follow, job_of, secret_of
-from bedplate.programs.bp.hub import BpError
+from bedplate.programs.bp.cluster import Api, Cluster, Job, Pods, follow, job_of, secret_of
+from bedplate.programs.bp.hub import BpError, Settings
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import ARTIFACTS, AgentRun, RunHub
 from tests.testlab.fleets.variants import lab_plan
@@ -32,7 +32,7 @@ from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
 
 UID = lab_plan().accounts.uids["grace"]
 _CASE = CASES["pool"]
-_PLACE = Place("cpu", PYTHON_IMAGE, {"bedplate/group": _CASE.promised.labels["bedplate/group"]}, _CASE.promised.taints)
+_PLACE = Pods("cpu", PYTHON_IMAGE, {"bedplate/group": _CASE.promised.labels["bedplate/group"]}, _CASE.promised.taints)
 # In place of the agent: it shows what it has, waits for a file or SIGTERM, and ends with a code of its own.
 _AGENT = """
 import json, os, signal, sys, time
@@ -97,7 +97,7 @@ def agent() -> bytes:
     return buffer.getvalue()
 
 
-def start(api: Api, run: Mapping[str, Any], place: Place = _PLACE) -> None:
+def start(api: Api, run: Mapping[str, Any], place: Pods = _PLACE) -> None:
     """Start a run in the cluster."""
     claims = api.claims("")
     job = job_of(run, place, api.cluster, claims)
@@ -123,9 +123,9 @@ def test_a_run_has_its_files_its_home_and_its_end(api: Api, running: Running) ->
     assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Job"]
 
 
-def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path) -> None:
+def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """It fetches the code, shows the output on the laptop, and gives the hub output, machine and end."""
-    output, program = list[bytes](), tmp_path / "bp"
+    program, settings = tmp_path / "bp", Settings("lab", "grace", "", "", "", "", "", cluster=vars(api.cluster))
     program.write_bytes(bp_program())
     with RunHub(tmp_path, HOST) as hub:
         script = 'sh run.sh; cat "$BEDPLATE_PARAMS"; echo "$SECRET-$A" >"$BEDPLATE_OUTPUT/file"; exit 4'
@@ -135,12 +135,12 @@ def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path) -> None:
         secrets = {"SECRET": "s3cret"}
         run = {**sent.given, "address": HOST, "environment": {"A": "1"}, "secrets": secrets, "params": {"lr": "1"}}
         run |= {"attempt": 0, "token": TOKEN}
-        job = job_of(run, _PLACE, api.cluster, api.claims(""))
+        job = Job(settings, _PLACE, program, is_followed=True)
 
-        api.start(job, lambda uid: secret_of(run, agent_of(program), uid))
-        code = follow(api, run["id"], output.append, lambda _: None)
+        with closing(job):
+            code = job.run(run, None)
 
-        assert (code, b"".join(output)) == (4, b'from the code\n{"lr": "1"}')
+        assert (code, capfdbinary.readouterr().out) == (4, b'from the code\n{"lr": "1"}')
         assert (hub.tags["state"], hub.tags["machine"], hub.statuses) == ("ended", _CASE.name, ["FAILED"])
         assert hub.files[f"{ARTIFACTS}/output/file"] == b"s3cret-1\n"
         assert hub.log() == b'from the code\n{"lr": "1"}'
@@ -202,7 +202,7 @@ def _follow_to_the_end(api: Api, run: str, output: list[bytes]) -> None:
 def test_an_image_without_python_is_said(api: Api) -> None:
     """The sentence names Python, and the key of the fleet file."""
     run = run_of("grace-1127-dry-newt", "true")
-    start(api, run, Place("cpu", "localhost/waits:1", _PLACE.selector, _PLACE.taints))
+    start(api, run, Pods("cpu", "localhost/waits:1", _PLACE.selector, _PLACE.taints))
 
     with pytest.raises(BpError, match="no python3"):
         follow(api, run["id"], lambda _: None, lambda _: None)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.bp.cluster import Cluster, Place, exit_code, job_of, secret_of, wait_reason
+from bedplate.programs.bp.cluster import Cluster, Pods, exit_code, job_of, secret_of, wait_reason
 from bedplate.programs.bp.hub import BpError
 
 CLUSTER = Cluster("https://api.lab.internal:6443", "PEM", "a-b", 20001, (20001, 30001), "true")
-PLACE = Place(
+PODS_OF_GROUP = Pods(
     "train", "r@sha256:1", {"bedplate/group": "train"}, ("nvidia.com/gpu=present:NoSchedule", "own:NoExecute")
 )
 RUN: Mapping[str, Any] = {
@@ -37,7 +37,7 @@ RUN: Mapping[str, Any] = {
 
 
 def _pod(claims: Mapping[str, str]) -> Any:  # noqa: ANN401
-    job = job_of(RUN, PLACE, CLUSTER, claims)
+    job = job_of(RUN, PODS_OF_GROUP, CLUSTER, claims)
     return job["spec"]["template"]["spec"]
 
 
@@ -56,14 +56,14 @@ def test_a_job_has_what_the_policies_of_the_cluster_require() -> None:
     assert container["resources"]["limits"] == {"memory": "16Gi", "nvidia.com/gpu": "2"}
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert {mount["mountPath"] for mount in container["volumeMounts"]} > {"/dev/shm", "/home/a_b"}  # noqa: S108
-    assert job_of(RUN, PLACE, CLUSTER, {})["spec"]["backoffLimit"] == 0
+    assert job_of(RUN, PODS_OF_GROUP, CLUSTER, {})["spec"]["backoffLimit"] == 0
 
 
 def test_no_secret_is_in_a_job() -> None:
     """Token, secrets and parameters are in the Secret only, which ends with its Job."""
     secret = secret_of(RUN, b"agent", "uid-of-the-job")
 
-    assert not {"TOKEN", "s3cret", "CERT"} & set(json.dumps(job_of(RUN, PLACE, CLUSTER, {})).split('"'))
+    assert not {"TOKEN", "s3cret", "CERT"} & set(json.dumps(job_of(RUN, PODS_OF_GROUP, CLUSTER, {})).split('"'))
     assert set(secret["data"]) == {"token", "certificate", "agent", "secrets", "params"}
     assert secret["metadata"]["ownerReferences"][0]["uid"] == "uid-of-the-job"
 

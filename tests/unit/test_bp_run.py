@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bedplate.programs.bp.places import Place
 from tests.testlab.fakes.laptop import HOST, TOKEN, Answer, FakeHub, Laptop, oldest_python
 from tests.unit.test_agent_start import Machine
 
@@ -21,6 +22,17 @@ API, FILES = "/api/2.0/mlflow/", "/api/2.0/mlflow-artifacts/artifacts/"
 RUN_TOKEN = f"20001.1893456000.run:{'a' * 32}.{'R' * 24}"
 _FACTS = {"place": "cellar", "ssh": True, "jobs": True, "group": None, "price": None, "cpus": 16, "memory_gib": 64}
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA"
+_GROUP: Mapping[str, Any] = {
+    "kubernetes": False,
+    "jobs": True,
+    "image": None,
+    "max": 4,
+    "gpus": 8,
+    "price": 2.0,
+    "taints": [],
+    "cpus": 96,
+    "memory_gib": 512.0,
+}
 MACHINES = {
     "small.cellar": {**_FACTS, "address": "10.8.0.4", "host_key": _KEY, "gpus": 0},
     "titan-03.cellar": {**_FACTS, "address": "10.8.0.5", "host_key": _KEY, "gpus": 4, "cpus": None, "memory_gib": None},
@@ -34,7 +46,12 @@ FLEET = {
     "domain": "lab.internal",
     "ask_above": 50,
     "machines": MACHINES,
-    "groups": {"gpu": {"kubernetes": False}, "spare": {"kubernetes": False}, "train": {"kubernetes": True}},
+    "groups": {
+        "gpu": _GROUP,
+        "spare": _GROUP,
+        "train": {**_GROUP, "kubernetes": True},
+        "batch": {**_GROUP, "kubernetes": True, "image": "r@sha256:1", "gpus": 16},
+    },
 }
 # The agent's side of ssh: what `start` is given, and what the program of the run does.
 _SSH = f"""
@@ -270,8 +287,8 @@ def test_the_place_is_the_smallest_that_is_enough(words: list[str], machine: str
         (["--on", "titan-3"], "no machine for runs is named titan-3", "titan-03.cellar"),
         (["--on", "disk"], "no machine for runs is named disk", "write"),
         (["--group", "gpus"], "no group for runs is named gpus", "write gpu"),
-        (["--group", "train"], "runs there are not in this version", "--on"),
-        (["--gpus", "16"], "no machine has 16 GPUs", "at most 8, on gpu-1.us-west-2"),
+        (["--gpus", "24"], "no machine has 24 GPUs", "at most 16, on batch"),
+        (["--group", "gpu", "--gpus", "16"], "no machine has 16 GPUs", "at most 8, on gpu-1.us-west-2"),
         (["--on", "titan-03", "--gpus", "5"], "no machine has 5 GPUs", "at most 4, on titan-03.cellar"),
         (["--on", "titan-03", "--group", "gpu"], "no machine for runs is named titan-03", "gpu-1"),
         (["--priority", "spare"], "--priority is not in this version", "--help"),
@@ -491,3 +508,28 @@ def test_other_commands_do_not_load_the_modules_of_run(laptop: Laptop) -> None:
 
     assert not re.search(r"programs\.bp\.(run|snapshot|places|machine)\b", done.stderr)
     assert " run " in done.stdout
+
+
+def test_a_group_of_the_cluster_is_a_place(laptop: Laptop, record: Record) -> None:
+    """The person reads it before the start; an archive without the cluster, or a group without an image, is refused."""
+    done = laptop.bp("run", "--group", "batch", "--gpus", "2", "--dry-run", "--", "true")
+    assert (done.returncode, "on batch in the cluster, 2.00 USD an hour" in done.stderr) == (0, True), done.stderr
+
+    done = laptop.bp("run", "--gpus", "16", "--", "true")
+    assert (done.returncode, "the archive does not know the cluster" in done.stderr) == (244, True)
+    done = laptop.bp("run", "--group", "train", "--", "true")
+    assert (done.returncode, "`jobs.images.train`" in done.stderr) == (244, True)
+    assert record.runs == []
+
+
+@pytest.mark.parametrize(
+    ("run", "shares"),
+    [
+        ({"gpus": 0, "cpus": 0, "memory": 0}, {"cpus": 1, "memory": 2}),
+        ({"gpus": 2, "cpus": 0, "memory": 0}, {"cpus": 20, "memory": 108}),
+        ({"gpus": 8, "cpus": 0, "memory": 100}, {"cpus": 81, "memory": 100}),
+    ],
+)
+def test_a_pod_has_a_part_of_its_machine(run: Mapping[str, int], shares: Mapping[str, int]) -> None:
+    """CPUs and memory follow the GPUs, unless the person has set them."""
+    assert Place("train", _GROUP, in_cluster=True).shares(run) == shares

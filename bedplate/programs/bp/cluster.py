@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import subprocess
 import time
@@ -16,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
-from .hub import ARCHIVE, MISSING, WRONG, BpError
+from .hub import ARCHIVE, MISSING, PARTLY, WRONG, BpError, Settings
 
 _LABEL, _SITE, _MOUNT = "bedplate/run", "bedplate/site", "bedplate/mount"
 CONTAINER = "run"
@@ -52,7 +53,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Place:
+class Pods:
     """Where pods of a run go: labels of their node, the taints that it has, and the site of its stores, if any."""
 
     group: str
@@ -62,7 +63,7 @@ class Place:
     site: str = ""
 
 
-def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping[str, str]) -> Object:
+def job_of(run: Mapping[str, Any], pods: Pods, cluster: Cluster, claims: Mapping[str, str]) -> Object:
     """Return the Job of a run; `claims` are the person's stores that its nodes mount, with their paths."""
     resources = {"cpu": str(run["cpus"]), "memory": f"{run['memory']}Gi"}
     limits = {"nvidia.com/gpu": str(run["gpus"])} if run["gpus"] else {}
@@ -82,7 +83,7 @@ def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mappi
     ]
     container = {
         "name": CONTAINER,
-        "image": place.image,
+        "image": pods.image,
         "command": ["python3", f"{_FOLDER}/agent", "run", "--", *run["command"]],
         "env": [
             *({"name": name, "value": value} for name, value in _environment(run, claims).items()),
@@ -97,8 +98,8 @@ def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mappi
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "nodeSelector": place.selector,
-        "tolerations": [{"key": re.split("[=:]", taint)[0], "operator": "Exists"} for taint in place.taints],
+        "nodeSelector": pods.selector,
+        "tolerations": [{"key": re.split("[=:]", taint)[0], "operator": "Exists"} for taint in pods.taints],
         "securityContext": {
             "runAsUser": cluster.uid,
             "runAsGroup": cluster.uid,
@@ -283,8 +284,48 @@ def _absent() -> Iterator[None]:
             raise
 
 
+class NotRunningError(BpError):
+    """The program of a run does not run, and never will."""
+
+
+class Job:
+    """A run in the cluster, with the methods of an agent on a machine."""
+
+    def __init__(self, settings: Settings, pods: Pods, program: Path, *, is_followed: bool) -> None:
+        if not settings.cluster:
+            raise BpError("the archive does not know the cluster", ARCHIVE)
+        self._api, self._where, self._is_followed = Api(Cluster(**settings.cluster)), pods, is_followed
+        self._agent = agent_of(program)
+
+    def run(self, document: Mapping[str, Any], _: object) -> int:
+        """Start a run, print its output until it ends, and return the exit code; 0 at once if nobody follows it."""
+        api, run = self._api, str(document["id"])
+        job = job_of(document, self._where, api.cluster, api.claims(self._where.site))
+        api.start(job, lambda uid: secret_of(document, self._agent, uid))
+        try:
+            return follow(api, run, _print, lambda text: _print(f"{text}\n".encode(), 2)) if self._is_followed else 0
+        except NotRunningError:
+            with suppress(BpError):
+                api.end(run, now=True)
+            raise
+        except BpError as error:
+            raise BpError(f"{error}: the run may go on", f"`bp show {run}`", PARTLY) from None
+
+    def close(self) -> None:
+        """End the connections; the run goes on."""
+        self._api.close()
+
+
+def _print(data: bytes, descriptor: int = 1) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
 def follow(api: Api, run: str, write: Callable[[bytes], object], say: Callable[[str], object]) -> int:
-    """Write the output of a run until it ends, say why it waits, and return its exit code. Raises BpError."""
+    """Write the output of a run until it ends, say why it waits, and return its exit code.
+
+    Raises NotRunningError, or another BpError if the cluster does not answer.
+    """
     said, since, name, pause, polls = "", "", "", _POLL, 0
     while True:
         pod, polls = api.pod(run), polls + 1
@@ -319,7 +360,8 @@ def wait_reason(status: Object) -> str:
     waiting = container_of(status).get("state", {}).get("waiting", {})
     reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
     if reason in _FATAL:
-        raise BpError(f"the container cannot start: {message or reason}", "see `jobs.images` of the fleet", WRONG)
+        what = f"the container cannot start: {message or reason}"
+        raise NotRunningError(what, "see `jobs.images` of the fleet", WRONG)
     if reason:
         return f"{reason}: {message}" if message else reason
     conditions = {item["type"]: item for item in status.get("conditions", ())}
@@ -333,10 +375,10 @@ def exit_code(status: Object) -> int:
     if ended.get("reason") in _FATAL:
         missing = "python3" in message and "not found" in message
         what = "the image has no python3" if missing else f"the container cannot start: {message}"
-        raise BpError(what, "name an image with Python 3.9 or newer in `jobs.images`", WRONG)
+        raise NotRunningError(what, "name an image with Python 3.9 or newer in `jobs.images`", WRONG)
     if "exitCode" not in ended:
         reason, message = status.get("reason", "unknown"), status.get("message", "")
-        raise BpError(f"the pod has ended: {reason}: {message}", "run it again")
+        raise NotRunningError(f"the pod has ended: {reason}: {message}", "run it again")
     return int(ended["exitCode"])
 
 

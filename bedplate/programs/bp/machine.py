@@ -57,6 +57,10 @@ class Agent:
             time.sleep(1)
             self._open(*([str(count)] if count else []))
 
+    def close(self) -> None:
+        """End the connection; the run goes on."""
+        self.process.terminate()
+
     def _open(self, *words: str) -> None:
         pipe = subprocess.PIPE
         try:

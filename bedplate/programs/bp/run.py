@@ -11,13 +11,16 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 from .hub import PARTLY, WRONG, BpError, Hub, printable
 from .machine import Agent
-from .places import choose_machine
+from .places import Place, choose_place
 from .records import create_run, end_run, find_run
 from .snapshot import Snapshot, listed, open_shadow, pack_name
+
+if TYPE_CHECKING:
+    from .cluster import Job
 
 # Seconds between the signal to a program and its end by force.
 _GRACE = 30
@@ -27,7 +30,7 @@ _NUMBER, _VALUE, _OWN = "[0-9]{1,4}", "[A-Za-z_][A-Za-z0-9_]{0,200}=.{0,5000}", 
 # Each option with the name of its value, what that must be, and its default; a flag has none of them.
 _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--on", "MACHINE", ".*", "", "this machine"),
-    ("--group", "G", ".*", "", "a machine of this group; default: the smallest that is enough"),
+    ("--group", "G", ".*", "", "this group: a machine, or the cluster; default: the smallest that is enough"),
     ("--gpus", "N", _NUMBER, "0", "GPUs for this run alone; default: none"),
     ("--cpus", "N", _NUMBER, "0", "at most so many CPUs"),
     ("--memory", "N", _NUMBER, "0", "at most so many GiB of memory"),
@@ -67,11 +70,11 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
         shadow = stack.enter_context(open_shadow(hub.folder, Path.cwd()))
         snapshot = shadow.take(options.include)
         packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
-        new, fleet = [place for place, pack in packs.items() if not pack.with_suffix(".sent").exists()], asked.result()
-        machine = choose_machine(fleet, options.on, options.group, document["gpus"])
-        facts = fleet["machines"][machine]
+        new, fleet = [name for name, pack in packs.items() if not pack.with_suffix(".sent").exists()], asked.result()
+        place = choose_place(fleet, options.on, options.group, document["gpus"])
+        facts = place.facts
         cost = (facts["price"] or 0) * document["for"] / 3_600
-        _say(_plan_lines(machine, facts, cost, snapshot, sum(packs[place].stat().st_size for place in new)))
+        _say(_plan_lines(place, cost, snapshot, sum(packs[pack].stat().st_size for pack in new)))
         if options.dry_run:
             return 0
         if not options.y and fleet["ask_above"] is not None and cost > fleet["ask_above"]:
@@ -81,12 +84,15 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
                     "not started: it may cost more than `ask_above` of the fleet", "answer y, or add -y", WRONG
                 )
         # The connection is made while packs travel and the record is written.
-        agent = Agent(hub, machine, "start", *([] if options.d else ["--follow"]))
+        agent = _agent(hub, place, is_followed=not options.d)
         try:
-            sent = [pool.submit(_send, hub, place, packs[place]) for place in new]
+            document |= place.shares(document) if place.in_cluster else {"machine": place.name}
+            sent = [pool.submit(_send, hub, pack, packs[pack]) for pack in new]
             tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for")}
             tags |= {"command": shlex.join(command), "env": " ".join(document["environment"]), "nodes": 1}
-            tags |= {"machine": machine, "group": facts["group"], "price": facts["price"], "tree": snapshot.tree}
+            tags |= {"group": place.group, "price": facts["price"], "tree": snapshot.tree}
+            # A pod that has no machine yet waits for one.
+            tags |= {"state": "queued", "image": facts["image"]} if place.in_cluster else {"machine": place.name}
             tags |= {"base": next(iter(packs)).rpartition("/")[2].partition("-")[0], "size": snapshot.size}
             tags |= {"left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
             run |= create_run(hub, options.name, tags, document["params"])
@@ -97,7 +103,7 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
             stack.close()
             code = _follow(hub, agent, document)
         except BaseException as error:
-            agent.process.terminate()
+            agent.close()
             if run and getattr(error, "code", 0) != PARTLY:
                 with suppress(BpError):
                     end_run(hub, run["run"], f"it did not start: {str(error) or 'Ctrl-C'}")
@@ -108,7 +114,18 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
     return code
 
 
-def _follow(hub: Hub, agent: Agent, document: Mapping[str, Any]) -> int:
+def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, "Job"]:
+    """Return what starts runs in a place."""
+    if not place.in_cluster:
+        return Agent(hub, place.name, "start", *(["--follow"] if is_followed else []))
+    # Slow to import, and of no use on machines.
+    from .cluster import Job, Pods  # noqa: PLC0415
+
+    pods = Pods(place.group, place.facts["image"], {"bedplate/group": place.group}, place.facts["taints"])
+    return Job(hub.settings, pods, Path(sys.argv[0]), is_followed=is_followed)
+
+
+def _follow(hub: Hub, agent: Union[Agent, "Job"], document: Mapping[str, Any]) -> int:
     """Start a run, and follow it if the agent does; return its exit code. Ctrl-C leaves the run alone."""
 
     def has_ended() -> bool:
@@ -120,7 +137,7 @@ def _follow(hub: Hub, agent: Agent, document: Mapping[str, Any]) -> int:
         return agent.run(document, has_ended)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        agent.process.terminate()
+        agent.close()
         _say(["", f"{document['id']} goes on: `bp show {document['id']}`"])
         return _INTERRUPTED
 
@@ -147,10 +164,11 @@ def _read(options: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]
     return {**document, "environment": dict(word.split("=", 1) for word in options.env), "secrets": {}}
 
 
-def _plan_lines(machine: str, facts: Mapping[str, Any], cost: float, snapshot: Snapshot, size: int) -> Iterator[str]:
+def _plan_lines(place: Place, cost: float, snapshot: Snapshot, size: int) -> Iterator[str]:
     """Yield where a run goes, what that costs, what travels, and what does not."""
-    price = f"{facts['price']:.2f} USD an hour, at most {cost:.2f} USD" if cost else "without a known price"
-    yield f"on {machine} of {facts['group'] or facts['place']}, {price}"
+    price = f"{place.facts['price']:.2f} USD an hour, at most {cost:.2f} USD" if cost else "without a known price"
+    where = "in the cluster" if place.in_cluster else f"of {place.group or place.facts['place']}"
+    yield f"on {place.name} {where}, {price}"
     yield f"sends {size / 1e6:.2f} MB of {snapshot.files} files with {snapshot.size / 1e6:.2f} MB"
     yield from ([f"left out: {listed(snapshot.left_out)}"] if snapshot.left_out else [])
     yield from (f"note: {warning}" for warning in snapshot.warnings)
