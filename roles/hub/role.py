@@ -30,7 +30,7 @@ from roles.hardened.logins import HUB_TOKEN_PROGRAM
 from roles.system import create_daemon_account, install_packages, start_units
 from roles.tokens.role import client_file
 
-BACKUP, FLEET = "bedplate-hub-backup", "bedplate-hub-fleet"
+BACKUP, FLEET, SWEEP = "bedplate-hub-backup", "bedplate-hub-fleet", "bedplate-hub-sweep"
 PROGRAM, SERVICE, SOCKET = "/usr/local/sbin/bedplate-hub", "bedplate-hub.service", "bedplate-hub.socket"
 KEYS, NGINX = "bedplate-hub-keys.service", "nginx.service"
 SETTINGS = "/etc/bedplate/hub-backup"
@@ -65,7 +65,8 @@ class Hub(Role):
         yield ManagedFile(
             f"Write {KEYS}", f"{UNITS}/{KEYS}", render("hub/bedplate-hub-keys.service.j2", host=self.host)
         )
-        yield from unit_files("hub", SERVICE, SOCKET, f"{BACKUP}.service", f"{BACKUP}.timer")
+        timed = (f"{unit}.{kind}" for unit in (BACKUP, SWEEP) for kind in ("service", "timer"))
+        yield from unit_files("hub", SERVICE, SOCKET, *timed)
         if self.published:
             yield ManagedFile("Publish the fleet", HUB_FLEET, self.published)
         else:
@@ -81,7 +82,7 @@ class Hub(Role):
     def activate(self, changes: Changes) -> None:
         """Start the units, and restart those whose files have changed."""
         start_units({"Check tokens": SOCKET, "Make keys, and check tokens": SERVICE, "Serve the hub": NGINX})
-        start_units({"Back up every night": f"{BACKUP}.timer"})
+        start_units({"Back up every night": f"{BACKUP}.timer", "End lost runs every minute": f"{SWEEP}.timer"})
         if not self.published:
             start_units({"Publish the fleet every minute": f"{FLEET}.timer"})
         for unit, files in ((SERVICE, (PROGRAM, f"{UNITS}/{SERVICE}")), (NGINX, (SITE, _LIMITS))):

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import resource
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -357,38 +356,3 @@ def test_a_pod_has_its_settings_in_its_environment(hub: RunHub, tmp_path: Path) 
     assert run.end_of(run.agent("run", "--", *given["command"])) == 0
 
     assert hub.log() == b'code\nk\n{"lr": "1"}'
-
-
-def test_an_end_that_no_disk_takes_is_on_the_hub(hub: RunHub, tmp_path: Path) -> None:
-    """A limit of the size of files stands in for a full disk; what the program has printed until then is kept."""
-    run = shell(hub, tmp_path, "echo ready; sleep 1; exit 6")
-    process = run.start()
-    wait_for(lambda: b"ready" in output(run))
-    limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
-
-    assert run.end_of(process) == 6
-
-    assert (hub.tags["cause"], hub.log()) == ("the program ended with exit code 6", b"ready\n")
-    assert not (run.folder / "end.json").exists()
-
-
-@pytest.mark.nightly
-def test_a_line_of_a_gibibyte_needs_little_memory(hub: RunHub, tmp_path: Path) -> None:
-    """The agent with its connections needs 60 MB at most; the program is not held up by the hub."""
-    script = "head -c 1073741824 /dev/zero; while [ ! -e ../go ]; do sleep 0.1; done"
-    run = shell(hub, tmp_path, script)
-    process = run.start()
-    wait_for(lambda: len(list(run.folder.glob("logs/0/0/*"))) > 60 and not head_of(run), 120)
-
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    (run.folder / "go").touch()
-
-    assert run.end_of(process) == 0
-    assert int(status.partition("VmHWM:")[2].split()[0]) < 60_000
-    assert 256 << 20 <= len(hub.log()) <= 1 << 30
-
-
-def head_of(run: AgentRun) -> list[str]:
-    """Return the processes that still print."""
-    return [line for line in processes() if line.startswith("head\x00-c\x001073741824")]

@@ -81,6 +81,8 @@ PERMITTED = {
     "roles/kubernetes/ecr-credentials": CLOUD,
     "bedplate/programs/bp/hub.py": REMOTE,
     "bedplate/programs/bp/cluster.py": REMOTE,
+    "bedplate/programs/bp/machine.py": REMOTE,
+    "bedplate/programs/hub/sweep.py": OWN,
     "bedplate/programs/bp/terminal.py": REMOTE,
     "bedplate/programs/connection.py": REMOTE,
     "bedplate/programs/agent/__main__.py": OWN,

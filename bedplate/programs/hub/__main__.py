@@ -16,6 +16,7 @@ from typing import Any
 from ..program import ProgramError, output
 from .records import Lines
 from .rules import LARGEST, check_request, check_write, file_of
+from .sweep import main as sweep
 from .tokens import HOUR, LONGEST, SCOPE, RefusedError, Token, read_token, sign
 
 VOLUME, PEOPLE = Path("/srv/hub"), Path("/etc/bedplate/hub-people")
@@ -213,9 +214,12 @@ def serve(hub: Hub, listeners: Sequence[socket.socket]) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Serve; `remove UID` refuses the tokens of a person, and `end SCOPE` those of a run, instead."""
-    if words:
+    """Serve; or `remove UID` refuses a person's tokens, `end SCOPE` those of a run, and `sweep` ends lost runs."""
+    if words[:1] in (["remove"], ["end"]):
         Lines(VOLUME / {"remove": _REMOVED, "end": _ENDED}[words[0]]).claim(words[1])
+        return
+    if words[:1] == ["sweep"]:
+        sweep(VOLUME)
         return
     folder = Path(os.environ["CREDENTIALS_DIRECTORY"])
     keys = [key for name in ("tokens", "tokens.former") if (key := (folder / name).read_bytes().strip())]

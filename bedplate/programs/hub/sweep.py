@@ -1,0 +1,103 @@
+"""The records of runs that nobody will hear of again get their end.
+
+A timer runs `bedplate-hub sweep` every minute.
+"""
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from .records import Lines
+
+_SOCKET, _EXPERIMENT, _TAG = "/run/mlflow/socket", "jobs", "bedplate."
+# Seconds: an agent reports every minute. A machine that EC2 does not have cannot come back; others may be cut off.
+_SILENT, _UNREACHED, _UNSTARTED, _FRESH = 900, 7 * 86_400, 3_600, 600
+_TIMEOUT, _PAGE = 60, 200
+Run = Mapping[str, Any]
+
+
+class Record:
+    """MLflow's runs of the experiment `jobs`. Methods raise OSError, HTTPException, ValueError and LookupError."""
+
+    def __init__(self, path: str = _SOCKET) -> None:
+        self._path = path
+        found = self._call("GET", f"experiments/get-by-name?experiment_name={_EXPERIMENT}")
+        self._experiment = found["experiment"]["experiment_id"]
+
+    def _call(self, method: str, path: str, **values: object) -> Any:  # noqa: ANN401  a document of any kind
+        with closing(http.client.HTTPConnection("localhost")) as connection:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(_TIMEOUT)
+            connection.sock.connect(self._path)
+            body = json.dumps(values) if values else None
+            connection.request(method, f"/api/2.0/mlflow/{path}", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answer = response.read()
+        if response.status != http.client.OK:
+            raise http.client.HTTPException(f"{path}: status {response.status}: {answer[:300]!r}")
+        return json.loads(answer)
+
+    def search(self, condition: str) -> Iterator[Run]:
+        """Yield the runs of a condition with their tags; times are seconds."""
+        page: dict[str, object] = {}
+        while True:
+            query = {"experiment_ids": [self._experiment], "filter": condition, "max_results": _PAGE, **page}
+            answer = self._call("POST", "runs/search", **query)
+            for run in answer.get("runs", ()):
+                info, tags = run["info"], run["data"].get("tags", ())
+                facts = {tag["key"].removeprefix(_TAG): tag["value"] for tag in tags if tag["key"].startswith(_TAG)}
+                start, end = (int(info.get(name) or 0) / 1000 for name in ("start_time", "end_time"))
+                yield {**facts, "run": info["run_id"], "name": info["run_name"], "start": start, "end": end}
+            page = {"page_token": answer.get("next_page_token")}
+            if not page["page_token"]:
+                return
+
+    def set_tags(self, run: Run, **tags: str) -> None:
+        """Write tags of a run."""
+        rows = [{"key": _TAG + key, "value": value} for key, value in tags.items()]
+        self._call("POST", "runs/log-batch", run_id=run["run"], tags=rows)
+
+    def end(self, run: Run, cause: str) -> None:
+        """Write the end of a run, at the moment of its last sign of life."""
+        self.set_tags(run, state="ended", cause=cause)
+        self._call("POST", "runs/update", run_id=run["run"], status="FAILED", end_time=int(_last_sign(run) * 1000))
+
+
+def _last_sign(run: Run) -> float:
+    seen = str(run.get("seen", ""))
+    return int(seen) / 1000 if seen.isdecimal() else float(run["start"])
+
+
+def lost_cause(run: Run, fleet: Mapping[str, Any], now: float) -> str:
+    """Return why nobody will hear of a run again; empty if somebody may.
+
+    The machines of fleet.json count only if it is of now, and complete.
+    """
+    machine, silent = str(run.get("machine", "")), now - _last_sign(run)
+    if run.get("state", "sent") == "sent":
+        return "it was never started" if silent > _UNSTARTED else ""
+    is_known = not fleet.get("faults") and (fleet.get("time") or 0) > now - _FRESH
+    if machine and is_known and machine not in fleet["machines"] and silent > _SILENT:
+        return f"its machine {machine} has ended"
+    return f"nothing was heard of it for {_UNREACHED // 86_400} days" if silent > _UNREACHED else ""
+
+
+def sweep(record: Record, fleet: Mapping[str, Any], now: float, ended: Lines, owners: Mapping[str, str]) -> None:
+    """End the records of lost runs, and their tokens; `owners` are user ids by run."""
+    for run in record.search("attributes.status = 'RUNNING'"):
+        if cause := lost_cause(run, fleet, now):
+            if run["run"] in owners:
+                ended.claim(f"{owners[run['run']]}.run:{run['run']}")
+            record.end(run, cause)
+
+
+def main(volume: Path) -> None:
+    """Sweep once."""
+    file, tokens = volume / "public/fleet.json", volume / "tokens"
+    fleet = json.loads(file.read_text()) if file.exists() else {"faults": ["fleet.json is missing"]}
+    sweep(Record(), fleet, time.time(), Lines(tokens / "ended"), Lines(tokens / "runs").read())

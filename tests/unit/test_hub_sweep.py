@@ -1,0 +1,144 @@
+"""The sweep of the hub: which runs are lost, with a stand-in of MLflow's calls."""
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from bedplate.programs.hub.records import Lines
+from bedplate.programs.hub.sweep import Record, lost_cause, sweep
+
+NOW = 1_800_000_000.0
+FLEET: Mapping[str, Any] = {"time": NOW - 30, "faults": [], "machines": {"titan-03": {}}}
+DAY = 86_400.0
+
+
+class FakeRecord(ThreadingUnixStreamServer):
+    """MLflow with runs by name: `status` and tags."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), _Requests)
+        self.runs: dict[str, dict[str, Any]] = {}
+        Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def add(self, name: str, start: float, **tags: str) -> None:
+        """Add a run that has not ended."""
+        self.runs[name] = {"status": "RUNNING", "start": start, "end": 0, "tags": {"owner": "ada", **tags}}
+
+
+class _Requests(BaseHTTPRequestHandler):
+    server: FakeRecord
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer a search of runs that go on, a run a page, and changes of a run."""
+        length = int(self.headers.get("Content-Length", 0))
+        body = json.loads(self.rfile.read(length) or "{}")
+        answer: dict[str, Any] = {"experiment": {"experiment_id": "7"}}
+        runs = self.server.runs
+        if self.path.endswith("runs/search"):
+            assert body["filter"] == "attributes.status = 'RUNNING'"
+            found = {name: run for name, run in runs.items() if run["status"] == "RUNNING"}
+            number = int(body.get("page_token") or 0)
+            page = [_document(name, run) for name, run in found.items()][number : number + 1]
+            answer = {"runs": page, "next_page_token": str(number + 1) if number + 1 < len(found) else ""}
+        elif self.path.endswith("runs/update"):
+            runs[body["run_id"]] |= {"status": body["status"], "end": body["end_time"] / 1000}
+        elif self.path.endswith("log-batch"):
+            tags = {tag["key"].removeprefix("bedplate."): tag["value"] for tag in body["tags"]}
+            runs[body["run_id"]]["tags"] |= tags
+        text = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_POST  # noqa: N815  the name of a method of HTTP
+
+    def address_string(self) -> str:
+        """Return no address: a unix socket has none."""
+        return ""
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def _document(name: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
+    tags = [{"key": f"bedplate.{key}", "value": value} for key, value in run["tags"].items()]
+    info = {
+        "run_id": name,
+        "run_name": name,
+        "start_time": int(run["start"] * 1000),
+        "end_time": int(run["end"] * 1000),
+    }
+    return {"info": info, "data": {"tags": tags}}
+
+
+@pytest.fixture
+def mlflow(tmp_path: Path) -> Iterator[FakeRecord]:
+    """Yield a record without runs."""
+    with FakeRecord(tmp_path / "socket") as server:
+        yield server
+        server.shutdown()
+
+
+def _sweep(mlflow: FakeRecord, ended: Path) -> None:
+    """Sweep once."""
+    sweep(Record(str(mlflow.server_address)), FLEET, NOW, Lines(ended), {"lost": "20001"})
+
+
+@pytest.mark.parametrize(
+    ("run", "fleet", "cause"),
+    [
+        ({"state": "sent"}, FLEET, ""),
+        ({"state": "sent", "start": NOW - 4_000}, FLEET, "it was never started"),
+        ({"state": "queued", "start": NOW - 2 * DAY}, FLEET, ""),
+        ({"state": "running", "machine": "titan-03", "seen": NOW - DAY}, FLEET, ""),
+        ({"state": "running", "machine": "train-7", "seen": NOW - 100}, FLEET, ""),
+        ({"state": "running", "machine": "train-7", "seen": NOW - 1_000}, FLEET, "its machine train-7 has ended"),
+        ({"state": "running", "machine": "train-7", "seen": NOW - 1_000}, {**FLEET, "faults": ["no answer"]}, ""),
+        ({"state": "running", "machine": "train-7", "seen": NOW - 1_000}, {**FLEET, "time": NOW - 3_600}, ""),
+        ({"state": "running", "machine": "train-7", "seen": NOW - 1_000}, {"time": None, "machines": {}}, ""),
+        (
+            {"state": "running", "machine": "titan-03", "seen": NOW - 8 * DAY},
+            FLEET,
+            "nothing was heard of it for 7 days",
+        ),
+    ],
+)
+def test_a_run_is_lost_only_if_nobody_will_hear_of_it(
+    run: dict[str, Any], fleet: Mapping[str, Any], cause: str
+) -> None:
+    """A machine that is cut off comes back; one that EC2 does not have never does. What is unknown is not lost."""
+    seen = {"seen": str(int(run["seen"] * 1000))} if "seen" in run else {}
+
+    assert lost_cause({"start": NOW - 60, **run, **seen}, fleet, NOW) == cause
+
+
+def test_a_lost_run_ends_when_it_was_last_seen(mlflow: FakeRecord, tmp_path: Path) -> None:
+    """Its record has an end, a state and a cause, and its token ends; runs that go on stay as they are."""
+    mlflow.add("lost", NOW - DAY, state="running", machine="train-7", seen=str(int((NOW - 7_200) * 1000)))
+    mlflow.add("alive", NOW - DAY, state="running", machine="titan-03", seen=str(int((NOW - 30) * 1000)))
+
+    _sweep(mlflow, tmp_path / "ended")
+
+    lost, alive = mlflow.runs["lost"], mlflow.runs["alive"]
+    assert (lost["status"], lost["end"], lost["tags"]["state"]) == ("FAILED", NOW - 7_200, "ended")
+    assert lost["tags"]["cause"] == "its machine train-7 has ended"
+    assert (alive["status"], alive["tags"]["state"]) == ("RUNNING", "running")
+    assert (tmp_path / "ended").read_text().split() == ["20001.run:lost"]
+
+
+def test_a_record_that_does_not_answer_is_no_success(tmp_path: Path) -> None:
+    """The unit of the sweep fails, and the next minute tries again."""
+    (tmp_path / "socket").touch()
+    with pytest.raises(OSError, match="refused"), socket.socket(socket.AF_UNIX):
+        Record(str(tmp_path / "socket"))
