@@ -26,7 +26,7 @@ from tests.testlab.run import ROOT, page_text
 
 # Units with another user than root, and why the packet filter needs no exception for them.
 OTHER_USERS = {
-    "roles/hub/bedplate-hub-sweep.service",
+    "roles/hub/bedplate-hub-sweep.service": "the program has no network",
     "roles/hub/bedplate-hub.service": "the program has no network",
     "roles/storage/tunnel.service.j2": "the filter admits it to file servers",
     "roles/mlflow/mlflow.service": "it has no network",
