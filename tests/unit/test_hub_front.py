@@ -441,12 +441,12 @@ def test_other_programs_may_add_lines(files: Path) -> None:
 
 
 def test_concurrent_claims_have_one_owner(files: Path) -> None:
-    """Of many who ask for a run at the same time, one gets tokens."""
-    owners = list[int]()
+    """Of many who ask for a run at the same time, one gets tokens; one program answers all of them."""
+    hub, owners = minting(files), list[int]()
 
     def ask(uid: int) -> None:
         try:
-            minting(files).mint(uid, OF_RUN)
+            hub.mint(uid, OF_RUN)
         except RefusedError:
             return
         owners.append(uid)
