@@ -98,7 +98,8 @@ class MountKind(StrEnum):
 class Mount:
     """Shared storage at a path: `server` is its DNS name in the fleet, `export` the folder on the server.
 
-    `region` is the region of an EFS file system, which its TLS certificate names.
+    `region` is the region of an EFS file system, which its TLS certificate names. `is_synchronous`: a program that
+    writes waits for the server, so it gets the error if the server is lost.
     """
 
     store: str
@@ -107,6 +108,7 @@ class Mount:
     export: str
     path: str
     region: str = ""
+    is_synchronous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,14 @@ def _mounts(
             for system in files
         )
     return tuple(
-        Mount(export.store, MountKind.NFS, f"{export.machine}.{place}.{plan.domain}", export.export, export.mount)
+        Mount(
+            store=export.store,
+            kind=MountKind.NFS,
+            server=f"{export.machine}.{place}.{plan.domain}",
+            export=export.export,
+            path=export.mount,
+            is_synchronous=backup is not None,
+        )
         for export in exports
         if export.site == place and export.machine != label and (backup is None or export == backup)
     )

@@ -217,7 +217,8 @@ def client_mount(mount: Mount) -> Attached:
         path=mount.path,
         source=f"{address}:{mount.export}",
         kind="nfs4",
-        options=_OPTIONS[mount.kind],
+        # Else the kernel holds what it cannot write, and each removal of the mount ends only some of it.
+        options=_OPTIONS[mount.kind] + ",sync" * mount.is_synchronous,
         server=mount.server,
         tunnel=f"bedplate-efs-{mount.store}.service" if by_tunnel else None,
         # AWS creates the top folder writable only by root, which is right for homes.

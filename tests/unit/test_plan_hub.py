@@ -89,7 +89,7 @@ def test_the_hub_of_a_site_mounts_the_folder_of_its_backups() -> None:
     plan = plan_with(AT_SITE)
     hub, nas = (find_node(plan, name, load_catalog()) for name in ("vault.cellar", "nas.cellar"))
 
-    assert [mount.path for mount in hub.mounts] == ["/copies"]
+    assert [(mount.path, mount.is_synchronous) for mount in hub.mounts] == [("/copies", True)]
     assert {share.store for share in nas.shares if "192.168.40.6" in share.clients} == {"copies"}
     assert [rule.name for rule in nas.firewall_rules if rule.port == NFS and hub.address in rule.block] == [
         "nfs-from-vault.cellar"

@@ -79,7 +79,12 @@ def test_a_mount_is_hard_and_nosuid() -> None:
 
     assert {"hard", "nosuid", "nodev", "vers=4.2", "proto=tcp"} <= options
     assert "noresvport" not in options
-    assert "soft" not in options
+    assert not {"soft", "sync"} & options
+
+
+def test_writes_of_backups_wait_for_the_server() -> None:
+    """A lost server then ends the program that writes; without it the kernel holds what it cannot write."""
+    assert "sync" in client_mount(replace(HOME, is_synchronous=True)).options.split(",")
 
 
 def test_efs_is_mounted_through_the_tunnel() -> None:
