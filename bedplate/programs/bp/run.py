@@ -91,8 +91,9 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
             tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for")}
             tags |= {"command": shlex.join(command), "env": " ".join(document["environment"]), "nodes": 1}
             tags |= {"group": place.group, "price": facts["price"], "tree": snapshot.tree}
-            # A pod that has no machine yet waits for one.
-            tags |= {"state": "queued", "image": facts["image"]} if place.in_cluster else {"machine": place.name}
+            # A pod waits for a machine, and a unit for GPUs: for as long as that takes, the hub does not miss the run.
+            tags |= {"state": "queued"} if place.in_cluster or document["gpus"] else {}
+            tags |= {"image": facts["image"]} if place.in_cluster else {"machine": place.name}
             tags |= {"base": next(iter(packs)).rpartition("/")[2].partition("-")[0], "size": snapshot.size}
             tags |= {"left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
             run |= create_run(hub, options.name, tags, document["params"])
