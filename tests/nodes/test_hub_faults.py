@@ -330,7 +330,8 @@ def test_ten_thousand_small_files_are_stored_and_listed(hub: WholeHub, run: str)
     began = time.monotonic()
     usage = hub.node.run("bedplate-hub usage")
     counting = time.monotonic() - began
-    hub.node.run(f"rm -r /srv/hub/artifacts/1/{run}/artifacts/small")
+    # Each name is removed from the disk at once, too.
+    hub.node.run(f"rm -r /srv/hub/artifacts/1/{run}/artifacts/small", seconds=900)
     figures = {"seconds": took, "listing": listing, "usage": counting, "MiB": used >> 20, "slowest other": slowest}
     print(figures)  # noqa: T201  docs/hub.md has these figures
 
