@@ -7,11 +7,15 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import ARTIFACTS, RUN_ID, AgentRun, RunHub, wait_for
+from tests.testlab.machines.hub import ADA, FILES, OTHER, RUN, RunningHub, running_hub
+from tests.testlab.machines.hub import token as front_token
+from tests.testlab.run import need_program
 
 
 @pytest.fixture
@@ -356,3 +360,86 @@ def test_a_pod_has_its_settings_in_its_environment(hub: RunHub, tmp_path: Path) 
     assert run.end_of(run.agent("run", "--", *given["command"])) == 0
 
     assert hub.log() == b'code\nk\n{"lr": "1"}'
+
+
+def test_an_end_that_no_disk_takes_is_on_the_hub(hub: RunHub, tmp_path: Path) -> None:
+    """A limit of the size of files stands in for a full disk; what the program has printed until then is kept."""
+    run = shell(hub, tmp_path, "echo ready; sleep 1; exit 6")
+    process = run.start()
+    wait_for(lambda: b"ready" in output(run))
+    limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+
+    assert run.end_of(process) == 6
+
+    assert (hub.tags["cause"], hub.log()) == ("the program ended with exit code 6", b"ready\n")
+    assert not (run.folder / "end.json").exists()
+
+
+@pytest.mark.nightly
+def test_a_line_of_a_gibibyte_needs_little_memory(hub: RunHub, tmp_path: Path) -> None:
+    """The agent with its connections needs 60 MB at most; the program is not held up by the hub."""
+    script = "head -c 1073741824 /dev/zero; while [ ! -e ../go ]; do sleep 0.1; done"
+    run = shell(hub, tmp_path, script)
+    process = run.start()
+    wait_for(lambda: len(list(run.folder.glob("logs/0/0/*"))) > 60 and not head_of(run), 120)
+
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (run.folder / "go").touch()
+
+    assert run.end_of(process) == 0
+    assert int(status.partition("VmHWM:")[2].split()[0]) < 60_000
+    assert 256 << 20 <= len(hub.log()) <= 1 << 30
+
+
+def head_of(run: AgentRun) -> list[str]:
+    """Return the processes that still print."""
+    return [line for line in processes() if line.startswith("head\x00-c\x001073741824")]
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """Yield the real nginx and check of a hub, with a stand-in for MLflow."""
+    need_program("nginx")
+    with running_hub(tmp_path_factory.mktemp("hub")) as running:
+        yield running
+
+
+def run_of_ada(front: RunningHub, tmp_path: Path, run_id: str, script: str) -> AgentRun:
+    """Return a run of ada, whose pack she has sent."""
+    hub = SimpleNamespace(files={}, server_address=("", front.port), certificate=front.folder / "keys/tls.crt")
+    run = shell(hub, tmp_path, script)  # type: ignore[arg-type]
+    run.given |= {"run": run_id, "experiment": "1", "token": front_token(ADA, f"run:{run_id}")}
+    for name, data in hub.files.items():
+        assert front.ask("PUT", f"{FILES}/{name}", front_token(), data).status in {201, 409}
+    return run
+
+
+def test_the_front_of_a_hub_takes_all_that_a_run_writes(front: RunningHub, tmp_path: Path) -> None:
+    """Logs, files and the end; then the token is of no use. What the hub refuses as a name is named."""
+    script = 'echo line; cd "$BEDPLATE_OUTPUT"; echo x >"a b%c"; mkdir d; echo y >d/model.pt; touch "back\\slash"'
+    run = run_of_ada(front, tmp_path, RUN, script)
+
+    assert run.run() == 0
+
+    folder = front.files / f"1/{RUN}/artifacts"
+    assert (folder / "logs/0/0/000000").read_text() == "line\n"
+    assert (folder / "output/d/model.pt").read_text() == "y\n"
+    assert not (folder / "output/back\\slash").exists()
+    assert front.ask("GET", "/bedplate/whoami", run.given["token"]).status == 401
+
+
+def test_a_removed_person_has_no_runs_by_the_real_check(front: RunningHub, tmp_path: Path) -> None:
+    """The hub refuses her token from the next request on, and the run ends."""
+    run = run_of_ada(front, tmp_path, OTHER, "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+    run.pauses = {"_REPORT": 0.2, "_REPEAT": 0.2}
+    process = run.start()
+    wait_for(lambda: b"ready" in output(run))
+
+    (front.folder / "tokens/removed").write_text(f"{ADA}\n")
+    try:
+        assert run.end_of(process) == 205
+    finally:
+        (front.folder / "tokens/removed").unlink()
+
+    assert run.end["cause"] == "stopped: the hub refuses: no person of the fleet (403)"
