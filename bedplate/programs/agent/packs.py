@@ -13,7 +13,7 @@ from typing import IO
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
 _FILES = {b"100644": 0o644, b"100664": 0o644, b"100755": 0o755}
-_PART = 1 << 14
+_PART = 1 << 16
 # Some file systems ignore case and invisible characters, or have short names.
 _INVISIBLE = re.compile("[\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _REFUSED = re.compile(r"|\.|\.\.|.*/.*|(\.git|git~1)[ .]*(:.*)?", re.IGNORECASE | re.DOTALL)
@@ -31,7 +31,7 @@ def check_out(paths: Iterable[Path], tree: str, folder: Path) -> None:
     Raises CodeError, or OSError if a pack cannot be read.
     """
     with ExitStack() as stack:
-        packs = [_index(stack.enter_context(path.open("rb", buffering=1 << 18))) for path in paths]
+        packs = [_index(stack.enter_context(path.open("rb", buffering=_PART))) for path in paths]
         left = [(bytes.fromhex(tree), folder)]
         try:
             while left:

@@ -198,7 +198,8 @@ class Run:
         update = {"run_id": self._run, "status": end["status"], "end_time": int(self._hub.now * 1000)}
         self._hub.call(f"{_API}update", update, patience)
         self._hub.call("/bedplate/end", {}, patience)
-        (self._folder / RECORDED).touch()
+        with suppress(OSError):
+            (self._folder / RECORDED).touch()
 
 
 def read(path: Path) -> Any:  # noqa: ANN401  the document of a file that the agent has written
