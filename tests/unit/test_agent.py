@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from contextlib import suppress

@@ -53,6 +53,8 @@ if os.fork():
     sys.exit()
 os.setsid()
 with open(log, "ab") as output:
+    output.write(b"waiting for 0 GPUs\\n")
+    output.flush()
     process = subprocess.Popen([*agent, *main[1:]], stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     (units / name).write_text(str(process.pid))
     code = process.wait()
@@ -127,7 +129,7 @@ def test_a_run_is_started_once_and_followed(machine: Machine, hub: RunHub, tmp_p
     again = machine.agent("start", "--follow", str(len(lines[0]) + 1), given=document)
     assert again.stdout.splitlines() == [unit, "WORD"]
     assert (lines[1:], second.stdout.splitlines()) == (["WORD"], [unit, *lines])
-    assert first.stderr == "the program ended with exit code 7\n"
+    assert first.stderr == "waiting for 0 GPUs\nthe program ended with exit code 7\n"
     words = (tmp_path / "words").read_text().splitlines()
     assert {"-pCPUQuota=150%", "-pMemoryMax=1024M", "-pKillMode=mixed", "-pTimeoutStopSec=15"} <= {*words}
     assert "WORD" not in "".join(path.read_text() for path in machine.folder.glob("*") if path.is_file())
@@ -146,10 +148,12 @@ def test_runs_are_listed_and_stopped(machine: Machine, hub: RunHub, tmp_path: Pa
 
     assert (running["id"], running["state"], running["gpus"]) == (ID, "running", 0)
     assert (stopped.returncode, followed.returncode) == (0, 201)
-    assert followed.stderr == "stopped by root\n"
+    assert followed.stderr.endswith("\nstopped by root\n")
     (ended,) = json.loads(machine.agent("list").stdout)
     assert (ended["state"], ended["code"]) == ("ended", 201)
     wait_for(lambda: hub.statuses == ["KILLED"])
+    assert machine.agent("stop", ID).returncode == 0
+    assert hub.statuses == ["KILLED"]
 
 
 def test_an_agent_that_was_killed_has_an_end(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
@@ -180,3 +184,4 @@ def test_wrong_words_are_refused(words: list[str], text: str, machine: Machine) 
     done = machine.agent(*words, given={})
 
     assert (done.returncode, text in done.stderr) == (204, True), done.stderr
+    assert not list(machine.base.glob("cache/*/*"))

@@ -52,7 +52,7 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
         elif command == "stop":
             _stop(folder, is_now="--now" in rest)
         else:
-            sys.stdout.write(json.dumps([_facts(path.parent) for path in sorted(base.glob("*/run.json"))]) + "\n")
+            sys.stdout.write(json.dumps([_facts(path.parent) for path in sorted(base.glob("[a-z_]*/run.json"))]) + "\n")
     except KeyError as error:
         sys.stderr.write(f"error: {error.args[0]} is missing\n")
     except (ProgramError, HubError, OSError, ValueError, TypeError) as error:
@@ -97,15 +97,15 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _end(folder: Path) -> None:
     """Write the end of a run whose first process has ended, as systemd says how, unless it has."""
+    given = read(folder / "run.json")
     result, status = (os.environ.get(name, "unknown") for name in ("SERVICE_RESULT", "EXIT_STATUS"))
     code, cause = _KILLED, f"the agent ended before its program, or the machine did: {result}, {status}"
     if (folder / STOP).exists():
         code, cause = STOPPED, stop_of(folder)[0]
     elif status == str(NO_LEASE):
         code, cause = NO_LEASE, "no GPUs were free in time"
-    write_end(folder, code, cause, {}, is_stopped=code == STOPPED)
-    given = read(folder / "run.json")
-    Run(folder, _variables(folder, given)).write_record(given["grace"])
+    end = write_end(folder, code, cause, {}, is_stopped=code == STOPPED)
+    Run(folder, _variables(folder, given)).write_record(end, given["grace"])
 
 
 def _start(base: Path, given: dict[str, Any]) -> Path:
@@ -152,18 +152,22 @@ def _is_going_on(folder: Path) -> bool:
 
 
 def _follow(folder: Path, rank: str, start: int) -> int:
-    """Print the output of a rank from a byte on until the end; return the exit code."""
+    """Print the output of a rank from a byte on until the end, and what its unit says; return the exit code."""
     given, looked = read(folder / "run.json"), [time.monotonic()]
 
     def is_over() -> bool:
+        sys.stderr.write(unit.read())
+        sys.stderr.flush()
         if (folder / END).exists() or time.monotonic() - looked[0] < _LOOK:
             return (folder / END).exists()
         looked[0] = time.monotonic()
         return not _is_going_on(folder)
 
-    for data in follow(folder / "logs" / str(given["attempt"]) / rank, start, is_over):
-        sys.stdout.buffer.write(data)
-        sys.stdout.flush()
+    with (folder / "unit").open("a+", errors="replace") as unit:
+        unit.seek(0, os.SEEK_END if start else os.SEEK_SET)
+        for data in follow(folder / "logs" / str(given["attempt"]) / rank, start, is_over):
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
     if not (folder / END).exists():
         _end(folder)
     end = read(folder / END)
@@ -172,7 +176,9 @@ def _follow(folder: Path, rank: str, start: int) -> int:
 
 
 def _stop(folder: Path, *, is_now: bool) -> None:
-    read(folder / "run.json")
+    if not _is_going_on(folder):
+        _end(folder)
+        return
     write_text(folder / STOP, json.dumps({"by": _person(), "now": is_now}))
     output("systemctl", "--user", "stop", "--no-block", f"bp-{folder.name}")
     # A unit that is being stopped gets no second signal from `stop`.

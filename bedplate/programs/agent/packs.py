@@ -75,7 +75,8 @@ def _inflate(file: IO[bytes], size: int, write: Callable[[bytes], object]) -> No
     """Inflate the content of an object in parts; the file is behind it then."""
     inflate = zlib.decompressobj()
     while not inflate.eof:
-        block = file.read(_PART)
+        # No more than it may need: small objects are next to each other.
+        block = file.read(min(_PART, size + 1024))
         part = inflate.decompress(block)
         size -= len(part)
         if not block or size < 0:

@@ -69,9 +69,9 @@ class Run:
             code, cause, is_stopped = STOPPED, stop_of(self._folder)[0], True
         except (CodeError, HubError, OSError) as error:
             code, cause = NO_CODE, f"no code: {error}"
-        write_end(self._folder, code, cause, self._tags, is_stopped=is_stopped)
+        end = write_end(self._folder, code, cause, self._tags, is_stopped=is_stopped)
         try:
-            self.write_record(_PATIENCE_AT_END)
+            self.write_record(end, _PATIENCE_AT_END)
         except HubError as error:
             sys.stderr.write(f"the end of the run is not recorded: {error}\n")
         return code
@@ -187,11 +187,10 @@ class Run:
         items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in tags.items()]
         self._hub.call(f"{_API}log-batch", {"run_id": self._run, "tags": items}, patience)
 
-    def write_record(self, patience: float) -> None:
-        """Give the hub the rest of the output, and the end as it is in the folder, once. Raises HubError."""
+    def write_record(self, end: Mapping[str, Any], patience: float) -> None:
+        """Give the hub the rest of the output, and the end, once. Raises HubError."""
         if (self._folder / RECORDED).exists():
             return
-        end = read(self._folder / END)
         self._put_logs(patience)
         self._put_output(patience)
         self._set_tags({**self._tags, **end["tags"], "state": "ended", "cause": end["cause"]}, patience)
@@ -207,11 +206,15 @@ def read(path: Path) -> Any:  # noqa: ANN401  the document of a file that the ag
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def write_end(folder: Path, code: int, cause: str, tags: Mapping[str, str], *, is_stopped: bool) -> None:
-    """Keep the end of a run in its folder, unless it is there."""
+def write_end(folder: Path, code: int, cause: str, tags: Mapping[str, str], *, is_stopped: bool) -> Mapping[str, Any]:
+    """Return the end of a run, which its folder keeps, unless its disk is full; the end that is there stays."""
     status = "KILLED" if is_stopped else "FAILED" if code else "FINISHED"
-    if not (folder / END).exists():
-        write_text(folder / END, json.dumps({"code": code, "cause": cause, "status": status, "tags": tags}))
+    end = {"code": code, "cause": cause, "status": status, "tags": tags}
+    with suppress(OSError):
+        if (folder / END).exists():
+            return dict(read(folder / END))
+        write_text(folder / END, json.dumps(end))
+    return end
 
 
 def stop_of(folder: Path, grace: float = 0.0) -> tuple[str, float]:
