@@ -157,7 +157,7 @@ def test_a_server_that_is_away_fails_one_backup(hub: Node, nas: Node, mounts: st
 def test_a_server_that_is_lost_during_the_copy_leaves_no_half_file(hub: Node, nas: Node) -> None:
     """The backup ends; without the list of sums it is none, and the next night completes the file that was cut off."""
     shorten_wait(hub)
-    hub.run("head --bytes=64M /dev/urandom >/srv/hub/artifacts/packs/ada/2.pack")
+    hub.run("head --bytes=8M /dev/urandom >/srv/hub/artifacts/packs/ada/2.pack")
     with ThreadPoolExecutor(1) as pool:
         result = pool.submit(back_up, hub)
         until(lambda: "2.pack" in nas.run(f"find {COPIES}"), LONGEST, "no copy", every=0.2)
