@@ -387,10 +387,24 @@ def test_ctrl_c_leaves_the_run_alone(laptop: Laptop, record: Record) -> None:
     assert record.tags["state"] == "sent"
 
 
-def test_a_lost_connection_is_made_again(laptop: Laptop) -> None:
+def test_a_closed_output_leaves_the_run_alone(laptop: Laptop, record: Record) -> None:
+    """Such as `bp run | head -1`: status 244, one sentence, and the record stays as it is."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as target:
+        process = laptop.start("run", "--", "true", stdout=target)
+        _, errors = process.communicate(timeout=60)
+
+    assert (process.returncode, "error: [Errno 32] Broken pipe" in errors) == (244, True), errors
+    assert "Exception" not in errors
+    assert record.tags["state"] == "sent"
+
+
+@pytest.mark.parametrize("loss", ["exit 255", "kill -9 $$"])
+def test_a_lost_connection_is_made_again(loss: str, laptop: Laptop) -> None:
     """Before the start, and while the output comes: each line is printed once."""
-    script = """[ -e "$here/second" ] || { touch "$here/second"; exit 255; }"""
-    output = """case "$*" in *" 6") echo second; exit 5;; esac; echo first; exit 255"""
+    script = """[ -e "$here/second" ] || { touch "$here/second"; """ + loss + "; }"
+    output = """case "$*" in *" 6") echo second; exit 5;; esac; echo first; """ + loss
     program(laptop, output, before=script)
 
     done = laptop.bp("run", "--", "true")

@@ -36,6 +36,10 @@ def main(words: Sequence[str], program: Path) -> int:
         return own + error.code
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except OSError as error:
+        _close_output()
+        sys.stderr.write(f"error: {error}\n")
+        return own + MISSING
 
 
 def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
@@ -110,6 +114,10 @@ def _print(lines: Iterable[str]) -> None:
         sys.stdout.write("".join(f"{line}\n" for line in lines).encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
-        # Python would report the closed pipe again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
         raise BpError(f"cannot write to stdout: {error.strerror}") from None
+
+
+def _close_output() -> None:
+    # Python would report a closed pipe again when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

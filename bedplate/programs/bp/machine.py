@@ -47,9 +47,11 @@ class Agent:
                 sys.stdout.buffer.flush()
                 count, end = count + len(part), time.monotonic() + _PATIENCE
             status = self.process.wait()
-            if is_started and (status != _LOST or has_ended()):
+            # A negative one is that of a killed ssh.
+            is_lost = status == _LOST or status < 0
+            if is_started and (not is_lost or has_ended()):
                 return int(status)
-            if status != _LOST:
+            if not is_lost:
                 raise BpError(f"{self.machine} does not start the run: status {status}", "its message is above")
             if time.monotonic() > end:
                 what = "the run goes on" if is_started else "the run may have started"

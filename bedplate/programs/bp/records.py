@@ -17,12 +17,8 @@ _NOT_FOUND, _WIDTH, _UNKNOWN = 404, 60, "unknown"
 _GOING_ON = frozenset({"RUNNING", "SCHEDULED"})
 _PARTS = ("tags", "params", "metrics")
 _LONGEST, _TRIES, _PAUSE = 5_000, 6, 0.5
-_ADJECTIVES = (
-    "amber bold brave bright calm clear cool eager fair fast fine gentle golden happy keen kind light lucky mild"
-)
-_ANIMALS = (
-    "badger bat bear beaver bee bison camel cat crab crane crow deer dove eagle elk falcon fox goose hare hawk heron"
-)
+_ADJECTIVES = "amber bold brave bright calm clear cool eager fair fast fine gentle golden happy keen kind light neat"
+_ANIMALS = "badger bat bear beaver bee bison camel cat crab crane crow deer dove eagle elk falcon fox goose hare hawk"
 # The tags that `show` has for every run.
 _SHOWN = ("id", "owner", "command", "group", "machine", "gpus", "nodes", "image", "tree", "cause")
 

@@ -105,7 +105,8 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
             code = _follow(hub, agent, document)
         except BaseException as error:
             agent.close()
-            if run and getattr(error, "code", 0) != PARTLY:
+            # Without an output that can be written to, the run goes on.
+            if run and getattr(error, "code", 0) != PARTLY and not isinstance(error, OSError):
                 with suppress(BpError):
                     end_run(hub, run["run"], f"it did not start: {str(error) or 'Ctrl-C'}")
             raise
