@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from tests.testlab.run import block_network, remove_credentials
 # `make fuzz` uses this profile.
 settings.register_profile("long", max_examples=10_000)
 DATA = Path(__file__).parent / "data"
+
+# A shell that runs the tests in the background ignores Ctrl-C for them and for the programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # For all tests and their child processes it is 21 November 2026, noon.
 os.environ["SOURCE_DATE_EPOCH"] = "1795262400"

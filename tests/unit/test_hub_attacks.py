@@ -4,10 +4,12 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,9 +36,12 @@ def send(hub: RunningHub, *lines: str, body: bytes = b"", host: str = HOST) -> t
     """Send lines as they are; return the status of the first answer (0 without one) and all that came."""
     connection = hub.connect().sock
     head = [*lines[:1], *([f"Host: {host}"] if host else []), *lines[1:], "Connection: close", "", ""]
-    with connection:
+    answer = b""
+    # nginx may refuse a request before it has read the whole of it.
+    with connection, suppress(ConnectionError, ssl.SSLEOFError):
         connection.sendall("\r\n".join(head).encode("latin-1") + body)
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        while part := connection.recv(65536):
+            answer += part
     match = re.match(rb"HTTP/1\.[01] (\d{3}) ", answer)
     return int(match[1]) if match else 0, answer
 
@@ -196,7 +201,7 @@ def test_the_name_of_the_hub_is_in_each_request(line: str, host: str, status: in
         "MKCOL /api/2.0/mlflow-artifacts/artifacts/packs/grace HTTP/1.1",
         f"COPY {OUTPUTS}/a HTTP/1.1",
         "\x16\x03\x01\x00\xa5",
-        f"GET /{'a' * 40_000} HTTP/1.1",
+        pytest.param(f"GET /{'a' * 40_000} HTTP/1.1", id="long"),
     ],
 )
 def test_other_methods_and_protocols_are_refused(line: str, hub: RunningHub) -> None:
