@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bedplate.programs.agent.__main__ import AGENT, GPUS
+from bedplate.programs.agent.run import END, NO_LEASE
 from tests.testlab.fakes.laptop import TOKEN, oldest_python
 from tests.testlab.fakes.runs import ROOT, AgentRun, RunHub, wait_for
 
@@ -167,6 +168,20 @@ def test_an_agent_that_was_killed_has_an_end(machine: Machine, hub: RunHub, tmp_
     wait_for(lambda: hub.statuses == ["FAILED"])
     assert hub.tags["cause"] == "the agent ended before its program, or the machine did: signal, -9"
     assert hub.log() == b"ready\n"
+
+
+def test_a_run_that_waits_for_gpus_says_so(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """The record has it before the unit starts: the hub ends runs that were not started. `follow` shows the line."""
+    (tmp_path / "bin/systemd-run").write_text("#!/bin/sh\n")
+    machine.agent("start", given=given(hub, tmp_path, "true", gpus=2))
+    assert hub.tags == {"state": "queued"}
+    (machine.folder / "unit").write_text("waiting for 2 GPUs, place 2\n")
+    (machine.folder / END).write_text(json.dumps({"code": NO_LEASE, "cause": "no GPUs were free in time"}))
+
+    followed = machine.agent("follow", ID)
+
+    assert (followed.returncode, followed.stdout) == (202, "")
+    assert followed.stderr.splitlines() == ["waiting for 2 GPUs, place 2", "no GPUs were free in time"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.programs.hub import __main__ as program
 from bedplate.programs.hub.__main__ import Hub
 from bedplate.programs.hub.records import Lines
 from bedplate.programs.hub.tokens import RefusedError, read_token
@@ -294,6 +295,19 @@ def test_a_run_ends_its_own_token(hub: RunningHub) -> None:
     with pytest.raises(RefusedError, match="has ended"):
         _mint(hub, ADA, f"run:{run}")
     assert hub.ask("GET", "/bedplate/whoami", token()).status == 200
+
+
+def test_a_command_ends_the_token_of_a_run(hub: RunningHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A purge names the run only: whoever owns it, its token is refused, and no new one is made."""
+    run = "d" * 31 + "0"
+    text = _mint(hub, ADA, f"run:{run}")
+    monkeypatch.setattr(program, "VOLUME", hub.folder)
+
+    program.main(["end", f"run:{run}"])
+
+    assert hub.ask("GET", "/bedplate/whoami", text).document["message"] == "the token has ended"
+    with pytest.raises(RefusedError, match="has ended"):
+        _mint(hub, ADA, f"run:{run}")
 
 
 def test_a_removed_person_is_refused_at_once(hub: RunningHub) -> None:

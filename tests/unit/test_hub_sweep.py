@@ -92,7 +92,7 @@ def mlflow(tmp_path: Path) -> Iterator[FakeRecord]:
 
 def _sweep(mlflow: FakeRecord, ended: Path) -> None:
     """Sweep once."""
-    sweep(Record(str(mlflow.server_address)), FLEET, NOW, Lines(ended), {"lost": "20001"})
+    sweep(Record(str(mlflow.server_address)), FLEET, NOW, Lines(ended))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,8 @@ def _sweep(mlflow: FakeRecord, ended: Path) -> None:
         ({"state": "sent"}, FLEET, ""),
         ({"state": "sent", "start": NOW - 4_000}, FLEET, "it was never started"),
         ({"state": "queued", "start": NOW - 2 * DAY}, FLEET, ""),
+        # A run that somebody has made with MLflow alone, such as in a notebook.
+        ({"start": NOW - 30 * DAY}, FLEET, ""),
         ({"state": "running", "machine": "titan-03", "seen": NOW - DAY}, FLEET, ""),
         ({"state": "running", "machine": "train-7", "seen": NOW - 100}, FLEET, ""),
         ({"state": "running", "machine": "train-7", "seen": NOW - 1_000}, FLEET, "its machine train-7 has ended"),
@@ -134,7 +136,7 @@ def test_a_lost_run_ends_when_it_was_last_seen(mlflow: FakeRecord, tmp_path: Pat
     assert (lost["status"], lost["end"], lost["tags"]["state"]) == ("FAILED", NOW - 7_200, "ended")
     assert lost["tags"]["cause"] == "its machine train-7 has ended"
     assert (alive["status"], alive["tags"]["state"]) == ("RUNNING", "running")
-    assert (tmp_path / "ended").read_text().split() == ["20001.run:lost"]
+    assert (tmp_path / "ended").read_text().split() == ["run:lost"]
 
 
 def test_a_record_that_does_not_answer_is_no_success(tmp_path: Path) -> None:

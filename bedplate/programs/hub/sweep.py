@@ -52,7 +52,7 @@ class Record:
                 info, tags = run["info"], run["data"].get("tags", ())
                 facts = {tag["key"].removeprefix(_TAG): tag["value"] for tag in tags if tag["key"].startswith(_TAG)}
                 start, end = (int(info.get(name) or 0) / 1000 for name in ("start_time", "end_time"))
-                yield {**facts, "run": info["run_id"], "name": info["run_name"], "start": start, "end": end}
+                yield {**facts, "run": info["run_id"], "start": start, "end": end}
             page = {"page_token": answer.get("next_page_token")}
             if not page["page_token"]:
                 return
@@ -79,7 +79,10 @@ def lost_cause(run: Run, fleet: Mapping[str, Any], now: float) -> str:
     The machines of fleet.json count only if it is of now, and complete.
     """
     machine, silent = str(run.get("machine", "")), now - _last_sign(run)
-    if run.get("state", "sent") == "sent":
+    if "state" not in run:
+        # MLflow's clients make runs, too, such as in notebooks.
+        return ""
+    if run["state"] == "sent":
         return "it was never started" if silent > _UNSTARTED else ""
     is_known = not fleet.get("faults") and (fleet.get("time") or 0) > now - _FRESH
     if machine and is_known and machine not in fleet["machines"] and silent > _SILENT:
@@ -87,17 +90,16 @@ def lost_cause(run: Run, fleet: Mapping[str, Any], now: float) -> str:
     return f"nothing was heard of it for {_UNREACHED // 86_400} days" if silent > _UNREACHED else ""
 
 
-def sweep(record: Record, fleet: Mapping[str, Any], now: float, ended: Lines, owners: Mapping[str, str]) -> None:
-    """End the records of lost runs, and their tokens; `owners` are user ids by run."""
+def sweep(record: Record, fleet: Mapping[str, Any], now: float, ended: Lines) -> None:
+    """End the records of lost runs, and their tokens."""
     for run in record.search("attributes.status = 'RUNNING'"):
         if cause := lost_cause(run, fleet, now):
-            if run["run"] in owners:
-                ended.claim(f"{owners[run['run']]}.run:{run['run']}")
+            ended.claim(f"run:{run['run']}")
             record.end(run, cause)
 
 
 def main(volume: Path) -> None:
     """Sweep once."""
-    file, tokens = volume / "public/fleet.json", volume / "tokens"
+    file = volume / "public/fleet.json"
     fleet = json.loads(file.read_text()) if file.exists() else {"faults": ["fleet.json is missing"]}
-    sweep(Record(), fleet, time.time(), Lines(tokens / "ended"), Lines(tokens / "runs").read())
+    sweep(Record(), fleet, time.time(), Lines(volume / "tokens/ended"))

@@ -41,8 +41,8 @@ class Token:
 
     @property
     def owned_scope(self) -> str:
-        """The scope with its person: names of studies of two people can be the same."""
-        return f"{self.uid}.{self.scope}"
+        """The scope, that of a study with its person: names of studies of two people can be the same."""
+        return f"{self.uid}.{self.scope}" if self.kind == "study" else self.scope
 
 
 def sign(token: Token, key: bytes) -> str:
