@@ -62,6 +62,7 @@ case "$*" in
     cat >"$here/given"
     [ ! -e "$here/before" ] || . "$here/before"
     echo "Welcome to titan-03"
+    echo 5
     echo '{{"unit": "bp-x", "machine": "titan-03"}}'
     . "$here/program";;
 esac

@@ -39,8 +39,8 @@ class Agent:
                 stdin.write(json.dumps(document).encode())
             for line in self.process.stdout:
                 # Shells print lines of their own before.
-                with suppress(ValueError):
-                    is_started = "unit" in json.loads(line)
+                with suppress(ValueError, LookupError, TypeError):
+                    is_started = bool(json.loads(line)["unit"])
                     break
             while part := self.process.stdout.read1(1 << 16):
                 sys.stdout.buffer.write(part)
