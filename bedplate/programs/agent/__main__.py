@@ -127,9 +127,6 @@ def _start(base: Path, given: dict[str, Any]) -> Path:
     except OSError:
         shutil.rmtree(new)
     if not any((folder / name).exists() for name in (STARTED, END)) and not _is_going_on(folder):
-        if given["gpus"]:
-            # It may wait in line for longer than the hub waits for a start.
-            Run(folder, _variables(folder, given)).note_queued()
         output(*_unit(unit, folder, given))
     sys.stdout.write(json.dumps({"unit": unit, "machine": socket.gethostname()}) + "\n")
     sys.stdout.flush()

@@ -187,11 +187,6 @@ class Run:
         items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in tags.items()]
         self._hub.call(f"{_API}log-batch", {"run_id": self._run, "tags": items}, patience)
 
-    def note_queued(self) -> None:
-        """Tell the hub that the run waits, if it answers now."""
-        with suppress(HubError):
-            self._set_tags({"state": "queued"}, _REPEAT)
-
     def write_record(self, end: Mapping[str, Any], patience: float) -> None:
         """Give the hub the rest of the output, and the end, once. Raises HubError."""
         if (self._folder / RECORDED).exists():
