@@ -74,7 +74,7 @@ def test_the_variables_of_the_agent_are_not_the_persons() -> None:
 
     assert variables["BEDPLATE_HUB"] == "https://hub.lab.internal"
     assert variables["BEDPLATE_PACKS"] == "p,q"
-    assert variables["HOME"] == "/bedplate/home"
+    assert variables["HOME"] == "/bedplate"
 
 
 def _state(**state: object) -> Mapping[str, Any]:

@@ -301,6 +301,7 @@ def test_the_place_is_the_smallest_that_is_enough(words: list[str], machine: str
         (["--nodes=2"], "--nodes is not in this version", "--help"),
         (["--for", "8"], "argument --for: the value is not of the form 8h", ""),
         (["--for", "0h"], "argument --for", ""),
+        (["--for", "60d"], "at most 59 days", "--for 59d"),
         (["--gpus", "-1"], "argument --gpus", ""),
         (["--param", "lr"], "argument --param", ""),
         (["--env", "BEDPLATE_HUB=x"], "argument --env", ""),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.hub.records import Lines
 from bedplate.programs.hub.sweep import Record, lost_cause, sweep
 
 NOW = 1_800_000_000.0
@@ -90,9 +89,9 @@ def mlflow(tmp_path: Path) -> Iterator[FakeRecord]:
         server.shutdown()
 
 
-def _sweep(mlflow: FakeRecord, ended: Path) -> None:
+def _sweep(mlflow: FakeRecord) -> None:
     """Sweep once."""
-    sweep(Record(str(mlflow.server_address)), FLEET, NOW, Lines(ended))
+    sweep(Record(str(mlflow.server_address)), FLEET, NOW)
 
 
 @pytest.mark.parametrize(
@@ -125,18 +124,17 @@ def test_a_run_is_lost_only_if_nobody_will_hear_of_it(
     assert lost_cause({"start": NOW - 60, **run, **seen}, fleet, NOW) == cause
 
 
-def test_a_lost_run_ends_when_it_was_last_seen(mlflow: FakeRecord, tmp_path: Path) -> None:
-    """Its record has an end, a state and a cause, and its token ends; runs that go on stay as they are."""
+def test_a_lost_run_ends_when_it_was_last_seen(mlflow: FakeRecord) -> None:
+    """Its record has an end, a state and a cause; runs that go on stay as they are."""
     mlflow.add("lost", NOW - DAY, state="running", machine="train-7", seen=str(int((NOW - 7_200) * 1000)))
     mlflow.add("alive", NOW - DAY, state="running", machine="titan-03", seen=str(int((NOW - 30) * 1000)))
 
-    _sweep(mlflow, tmp_path / "ended")
+    _sweep(mlflow)
 
     lost, alive = mlflow.runs["lost"], mlflow.runs["alive"]
     assert (lost["status"], lost["end"], lost["tags"]["state"]) == ("FAILED", NOW - 7_200, "ended")
     assert lost["tags"]["cause"] == "its machine train-7 has ended"
     assert (alive["status"], alive["tags"]["state"]) == ("RUNNING", "running")
-    assert (tmp_path / "ended").read_text().split() == ["run:lost"]
 
 
 def test_a_record_that_does_not_answer_is_no_success(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
         "GRACE": run["grace"],
         "FOR": run["for"],
     }
-    home = claims.get("home", f"{_WORK}/home")
+    home = claims.get("home", _WORK)
     return {"HOME": home, **run["environment"], **{f"BEDPLATE_{name}": str(value) for name, value in settings.items()}}
 
 

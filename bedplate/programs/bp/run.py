@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _GRACE = 30
 _INTERRUPTED, _NO_CODE, _LONGEST = 130, 203, 5_000
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400}
+# Seconds: the token of a run is valid for 60 days.
+_LONGEST_TIME = 59 * 86_400
 _NUMBER, _VALUE, _OWN = "[0-9]{1,4}", "[A-Za-z_][A-Za-z0-9_]{0,200}=.{0,5000}", "BEDPLATE_|MLFLOW_|CUDA_V"
 # Each option with the name of its value, what that must be, and its default; a flag has none of them.
 _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
@@ -65,9 +67,13 @@ def _check(pattern: str, form: str, text: str) -> str:
 def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Start a run of this folder, and follow it; return the exit code of its program."""
     document, run = _read(options, command), dict[str, Any]()
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:
+        raise BpError("this folder does not exist any more", "change to another folder", WRONG) from None
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
         asked = pool.submit(hub.fleet)
-        shadow = stack.enter_context(open_shadow(hub.folder, Path.cwd()))
+        shadow = stack.enter_context(open_shadow(hub.folder, folder))
         snapshot = shadow.take(options.include)
         packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
         new, fleet = [name for name, pack in packs.items() if not pack.with_suffix(".sent").exists()], asked.result()
@@ -160,7 +166,10 @@ def _read(options: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]
         what = f"the command is longer than {_LONGEST} characters" if command else "there is no command"
         raise BpError(what, "write `bp run -- python train.py`, or call a script of this folder", WRONG)
     values = vars(options)
-    document = {"command": command, "for": int(values["for"][:-1]) * _UNITS[values["for"][-1]], "grace": _GRACE}
+    seconds = int(values["for"][:-1]) * _UNITS[values["for"][-1]]
+    document = {"command": command, "for": seconds, "grace": _GRACE}
+    if seconds > _LONGEST_TIME:
+        raise BpError("a run has at most 59 days", "write --for 59d, and start again from a checkpoint", WRONG)
     document |= {name: int(values[name]) for name in ("gpus", "cpus", "memory")}
     document |= {"params": dict(word.split("=", 1) for word in options.param), "attempt": 0, "wait": None}
     return {**document, "environment": dict(word.split("=", 1) for word in options.env), "secrets": {}}

@@ -12,8 +12,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from .records import Lines
-
 _SOCKET, _EXPERIMENT, _TAG = "/run/mlflow/socket", "jobs", "bedplate."
 # Seconds: an agent reports every minute. A machine that EC2 does not have cannot come back; others may be cut off.
 _SILENT, _UNREACHED, _UNSTARTED, _FRESH = 900, 7 * 86_400, 3_600, 600
@@ -90,11 +88,10 @@ def lost_cause(run: Run, fleet: Mapping[str, Any], now: float) -> str:
     return f"nothing was heard of it for {_UNREACHED // 86_400} days" if silent > _UNREACHED else ""
 
 
-def sweep(record: Record, fleet: Mapping[str, Any], now: float, ended: Lines) -> None:
-    """End the records of lost runs, and their tokens."""
+def sweep(record: Record, fleet: Mapping[str, Any], now: float) -> None:
+    """End the records of lost runs. Their tokens stay: an agent that was only cut off writes its own end."""
     for run in record.search("attributes.status = 'RUNNING'"):
         if cause := lost_cause(run, fleet, now):
-            ended.claim(f"run:{run['run']}")
             record.end(run, cause)
 
 
@@ -102,4 +99,4 @@ def main(volume: Path) -> None:
     """Sweep once."""
     file = volume / "public/fleet.json"
     fleet = json.loads(file.read_text()) if file.exists() else {"faults": ["fleet.json is missing"]}
-    sweep(Record(), fleet, time.time(), Lines(volume / "tokens/ended"))
+    sweep(Record(), fleet, time.time())
