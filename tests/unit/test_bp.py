@@ -202,11 +202,11 @@ def test_wrong_words_are_refused(words: list[str], laptop: Laptop, hub: FakeHub)
 
 def test_commands_of_later_versions_are_refused(laptop: Laptop) -> None:
     """Status 2, with that reason; help does not list them."""
-    done, text = laptop.bp("logs", "--follow", "x"), laptop.bp("--help").stdout
+    done, text = laptop.bp("compare", "x", "y"), laptop.bp("--help").stdout
 
-    assert (done.returncode, "bp logs is not in this version" in done.stderr) == (2, True)
+    assert (done.returncode, "bp compare is not in this version" in done.stderr) == (2, True)
     assert "doctor" in text
-    assert "attach" not in text
+    assert "compare" not in text
 
 
 def test_a_token_is_asked_for_once(laptop: Laptop, hub: FakeHub) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -54,7 +55,7 @@ FLEET = {
     },
 }
 # The agent's side of ssh: what `start` is given, and what the program of the run does.
-_SSH = f"""
+SSH = f"""
 case "$*" in
 *"bp-token run:"*) echo {RUN_TOKEN};;
 *bp-token) echo {TOKEN};;
@@ -80,14 +81,16 @@ class Record(dict[str, Any]):
         hub.answer("/fleet.json", FLEET)
         for name in ("search", "create", "log-batch", "update"):
             self[f"{API}runs/{name}"] = getattr(self, f"_{name.replace('-', '_')}")
-        self[f"{API}runs/get"] = lambda: self._json({"run": self.runs[-1]})
+        self[f"{API}runs/get"] = lambda: self._json({"run": self._run(self._query()["run_id"])})
+        self[f"{API}artifacts/list"] = self._list
 
     def get(self, path: str, default: Any = None) -> Any:  # noqa: ANN401  as that of a dict
         """Return the answer of a path."""
         name = path.removeprefix(FILES)
         if name in self.packs and self.hub.requests[-1][0].startswith("GET"):
             return 200, {}, self.packs[name]
-        return self._put if name != path else super().get(path, default)
+        is_put = self.hub.requests[-1][0].startswith("PUT")
+        return self._put if name != path and is_put else super().get(path, default)
 
     def _body(self, name: str) -> Any:  # noqa: ANN401  a document
         bodies = (json.loads(body) for line, _, body in reversed(self.hub.requests) if line.endswith(f"runs/{name}"))
@@ -97,13 +100,30 @@ class Record(dict[str, Any]):
     def _json(document: object) -> Answer:
         return 200, {}, json.dumps(document).encode()
 
+    def _query(self) -> Mapping[str, str]:
+        return dict(parse_qsl(self.hub.requests[-1][0].partition("?")[2]))
+
+    def _run(self, run: str) -> Any:  # noqa: ANN401  a document
+        return next(found for found in self.runs if found["info"]["run_id"] == run)
+
+    def _list(self) -> Answer:
+        query = self._query()
+        above = f"7/{query['run_id']}/artifacts/"
+        paths = [name.removeprefix(above) for name in self.packs if name.startswith(f"{above}{query['path']}/")]
+        return self._json({"files": [{"path": path, "is_dir": False} for path in paths]} if paths else {})
+
     def _search(self) -> Answer:
         word = self._body("search")["filter"].rpartition("= '")[2].rstrip("'")
         return self._json({"runs": [run for run in self.runs if run["info"]["run_name"] == word]})
 
     def _create(self) -> Answer:
         body = self._body("create")
-        info = {"run_id": f"{len(self.runs):032x}", "run_name": body["run_name"], "status": "RUNNING"}
+        info = {
+            "experiment_id": "7",
+            "run_id": f"{len(self.runs):032x}",
+            "run_name": body["run_name"],
+            "status": "RUNNING",
+        }
         self.runs.append({"info": {**info, "start_time": body["start_time"]}, "data": {"tags": body["tags"]}})
         self.lost -= 1
         if self.lost >= 0:
@@ -111,12 +131,14 @@ class Record(dict[str, Any]):
         return self._json({"run": self.runs[-1]})
 
     def _log_batch(self) -> Answer:
+        body = self._body("log-batch")
         for part in ("tags", "params"):
-            self.runs[-1]["data"].setdefault(part, []).extend(self._body("log-batch").get(part, []))
+            self._run(body["run_id"])["data"].setdefault(part, []).extend(body.get(part, []))
         return self._json({})
 
     def _update(self) -> Answer:
-        self.runs[-1]["info"] |= self._body("update")
+        body = self._body("update")
+        self._run(body["run_id"])["info"] |= body
         return self._json({})
 
     def _put(self) -> Answer:
@@ -148,16 +170,23 @@ def record(hub: FakeHub) -> Record:
 @pytest.fixture
 def laptop(hub: FakeHub, record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
     """Return ada's laptop with git, in a folder of work."""
+    del record
+    laptop = laptop_at_work(hub, tmp_path)
+    monkeypatch.chdir(tmp_path / "work")
+    return laptop
+
+
+def laptop_at_work(hub: FakeHub, tmp_path: Path) -> Laptop:
+    """Return ada's laptop with git; its folder of work is `work`."""
     (tmp_path / "laptop").mkdir()
     laptop = Laptop(tmp_path / "laptop", hub, oldest_python())
     (laptop.programs / "git").symlink_to(shutil.which("git") or "")
-    laptop.ssh_answers(_SSH)
+    laptop.ssh_answers(SSH)
     program(laptop, "echo loss 0.5; exit 3")
     work = tmp_path / "work"
     (work / "data").mkdir(parents=True)
     (work / "train.py").write_text("print('loss')\n")
     (work / ".gitignore").write_text("data/\n")
-    monkeypatch.chdir(work)
     return laptop
 
 
@@ -384,7 +413,7 @@ def test_ctrl_c_leaves_the_run_alone(laptop: Laptop, record: Record) -> None:
 
     output, errors = process.communicate(timeout=20)
     assert (process.returncode, output) == (130, "")
-    assert f"{record.tags['id']} goes on: `bp show {record.tags['id']}`" in errors
+    assert f"{record.tags['id']} goes on: `bp logs -f {record.tags['id']}`" in errors
     assert "Traceback" not in errors
     assert record.tags["state"] == "sent"
 
@@ -469,7 +498,7 @@ def test_a_run_that_does_not_start_ends_in_the_record(
 
 def test_a_run_without_a_token_or_a_pack_ends_in_the_record(laptop: Laptop, record: Record) -> None:
     """Status 244; nothing is started."""
-    laptop.ssh_answers(_SSH.replace(f"echo {RUN_TOKEN}", "echo no >&2; exit 1"))
+    laptop.ssh_answers(SSH.replace(f"echo {RUN_TOKEN}", "echo no >&2; exit 1"))
 
     done = laptop.bp("run", "--", "true")
 
@@ -507,7 +536,7 @@ def test_a_run_goes_through_the_agent(laptop: Laptop, hub: FakeHub, record: Reco
     machine = Machine(tmp_path)
     words = shlex.join((*machine.command, "start", "--follow"))
     environment = shlex.join(f"{name}={value}" for name, value in machine.environment.items())
-    laptop.ssh_answers(_SSH.replace('cat >"$here/given"', f"exec env {environment} {words}"))
+    laptop.ssh_answers(SSH.replace('cat >"$here/given"', f"exec env {environment} {words}"))
     hub.tokens.add(RUN_TOKEN)
     hub.answer("/bedplate/end", {})
     Path("data/large").write_text("not sent")

@@ -3,7 +3,7 @@
 run [-- PROGRAM ...]     be the first process of a run, by BEDPLATE_*, or by its folder: run --folder FOLDER
 end --folder FOLDER      write the end of a run whose first process has ended without it
 start [--follow [BYTE]]  start the run that stdin has as JSON, once; print its output from a byte on
-follow RUN [RANK]        print the output of a run; exit as its program
+follow RUN [RANK [BYTE]] print the output of a run from a byte on; exit as its program
 stop RUN [--now]         stop a run: its program gets SIGTERM, and its time to end, or none
 list                     print the runs of this account on this machine as JSON
 """
@@ -46,7 +46,7 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
             folder = _start(base, json.load(sys.stdin))
             return _follow(folder, "0", int(rest[1] or 0)) if rest[0] == "--follow" else 0
         if command == "follow":
-            return _follow(folder, rest[1] or "0", 0)
+            return _follow(folder, rest[1] or "0", int(words[3]) if words[3:] else 0)
         if command == "end":
             _end(folder)
         elif command == "stop":

@@ -14,16 +14,17 @@ from .proxy import Proxy
 from .records import find_run, newest_runs, run_lines, show_lines
 
 _LATER = (
-    *("logs", "attach", "stop", "again", "diff", "code", "compare", "files", "gpus", "queue", "search"),
-    *("session", "board", "top", "bench", "secret", "--image", "--nodes", "--priority", "--max-cost", "--restarts"),
+    *("attach", "code", "compare", "diff", "files", "gpus", "queue", "search", "session"),
+    *("board", "top", "bench", "secret", "--image", "--nodes", "--priority", "--max-cost", "--restarts"),
     *("--scratch-ok", "--array", "--after", "--in", "--secret", "--notify"),
 )
+_STARTS = {"run", "again"}
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
 
 
 def main(words: Sequence[str], program: Path) -> int:
     """Run a command of the bp at a path; return the exit code, which is that of the program after `run`."""
-    own = _BEFORE_START if words[:1] == ["run"] else 0
+    own = _BEFORE_START if words and words[0] in _STARTS else 0
     try:
         return _run(*_options(words), program)
     except SystemExit as error:
@@ -58,7 +59,15 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
         "-n", type=int, choices=range(1, _MOST + 1), metavar="N", default=20, help="how many; default: 20"
     )
     show = commands.add_parser("show", help="show a run", allow_abbrev=False)
-    show.add_argument("run", metavar="RUN", help="its name or id")
+    logs = commands.add_parser("logs", help="print the output of a run", allow_abbrev=False)
+    logs.add_argument("-f", action="store_true", help="go on until the run ends")
+    logs.add_argument("--rank", type=int, metavar="R", default=0, help="of several GPUs; default: 0")
+    logs.add_argument("--attempt", type=int, metavar="A", help="default: the last one")
+    stop = commands.add_parser("stop", help="stop a run of yours", allow_abbrev=False)
+    stop.add_argument("--now", action="store_true", help="without time for its program to end")
+    again = commands.add_parser("again", help="start a run as another was started", allow_abbrev=False)
+    for command in (show, logs, stop, again):
+        command.add_argument("run", metavar="RUN", help="its name or id")
     ui = commands.add_parser("ui", help="show the pages of the hub in a browser until Ctrl-C", allow_abbrev=False)
     ui.add_argument("service", nargs="?", choices=["mlflow"], default="mlflow")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
@@ -66,11 +75,12 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
     run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
     run.usage = "bp run [options] -- COMMAND ..."
-    if words[:1] == ["run"]:
+    if words and words[0] in _STARTS:
         # Other commands start without its modules.
         from .run import add_options  # noqa: PLC0415
 
         add_options(run)
+        add_options(again, ("--on", "--group", "--name", "--env", "-d", "--dry-run", "-y"))
     return parser.parse_args(words), program
 
 
@@ -80,6 +90,10 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         from .run import start_run  # noqa: PLC0415  as above
 
         return start_run(hub, options, command)
+    if options.command in {"logs", "stop", "again"}:
+        from .runs import act  # noqa: PLC0415  as above
+
+        return act(hub, options)
     document: object
     lines: Iterable[str]
     if options.command == "ui":

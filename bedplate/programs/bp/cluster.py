@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import re
 import subprocess
 import time
@@ -17,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
-from .hub import ARCHIVE, MISSING, PARTLY, WRONG, BpError, Settings
+from .hub import ARCHIVE, MISSING, PARTLY, WRONG, BpError, Settings, say, write
 
 _LABEL, _SITE, _MOUNT = "bedplate/run", "bedplate/site", "bedplate/mount"
 CONTAINER = "run"
@@ -251,7 +250,7 @@ class Api(Connection):
     def _delete(self, path: str) -> None:
         self.call(path, method="DELETE")
 
-    def copy_log(self, pod: str, since: str, write: Callable[[bytes], object]) -> str:
+    def copy_log(self, pod: str, since: str, copy: Callable[[bytes], object]) -> str:
         """Write the lines of a pod after a time; return the time of the last. OSError if the connection is cut."""
         query = {"container": CONTAINER, "follow": "true", "timestamps": "true"}
         query.update({"sinceTime": since} if since else {})
@@ -266,7 +265,7 @@ class Api(Connection):
                 time_of_line, _, text = line.partition(b" ")
                 if time_of_line.decode() > since:
                     since = time_of_line.decode()
-                    write(text)
+                    copy(text)
         except (http.client.HTTPException, TimeoutError):
             pass
         finally:
@@ -284,6 +283,13 @@ def _absent() -> Iterator[None]:
             raise
 
 
+def api_of(settings: Settings) -> Api:
+    """Return the API of the cluster of an archive. Raises BpError if there is none."""
+    if not settings.cluster:
+        raise BpError("the archive does not know the cluster", ARCHIVE)
+    return Api(Cluster(**settings.cluster))
+
+
 class NotRunningError(BpError):
     """The program of a run does not run, and never will."""
 
@@ -292,9 +298,7 @@ class Job:
     """A run in the cluster, with the methods of an agent on a machine."""
 
     def __init__(self, settings: Settings, pods: Pods, program: Path, *, is_followed: bool) -> None:
-        if not settings.cluster:
-            raise BpError("the archive does not know the cluster", ARCHIVE)
-        self._api, self._where, self._is_followed = Api(Cluster(**settings.cluster)), pods, is_followed
+        self._api, self._where, self._is_followed = api_of(settings), pods, is_followed
         self._agent = agent_of(program)
 
     def run(self, document: Mapping[str, Any], _: object) -> int:
@@ -303,7 +307,7 @@ class Job:
         job = job_of(document, self._where, api.cluster, api.claims(self._where.site))
         api.start(job, lambda uid: secret_of(document, self._agent, uid))
         try:
-            return follow(api, run, _print, lambda text: _print(f"{text}\n".encode(), 2)) if self._is_followed else 0
+            return follow(api, run, write, say) if self._is_followed else 0
         except NotRunningError:
             with suppress(BpError):
                 api.end(run, now=True)
@@ -316,12 +320,7 @@ class Job:
         self._api.close()
 
 
-def _print(data: bytes, descriptor: int = 1) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def follow(api: Api, run: str, write: Callable[[bytes], object], say: Callable[[str], object]) -> int:
+def follow(api: Api, run: str, copy: Callable[[bytes], object], tell: Callable[[str], object]) -> int:
     """Write the output of a run until it ends, say why it waits, and return its exit code.
 
     Raises NotRunningError, or another BpError if the cluster does not answer.
@@ -332,7 +331,7 @@ def follow(api: Api, run: str, write: Callable[[bytes], object], say: Callable[[
         if pod and container_of(pod["status"]).get("state", {}).keys() & {"running", "terminated"}:
             name = pod["metadata"]["name"]
             with suppress(OSError):
-                since = api.copy_log(name, since, write)
+                since = api.copy_log(name, since, copy)
             pod = api.pod(run)
         if pod:
             name = pod["metadata"]["name"]
@@ -344,7 +343,7 @@ def follow(api: Api, run: str, write: Callable[[bytes], object], say: Callable[[
         else:
             text = api.reason(run) if polls > _FIRST_POLLS else ""
         if text and text != said:
-            say(f"waiting: {text}")
+            tell(f"waiting: {text}")
             said = text
         time.sleep(pause)
         pause = _POLL if since else min(pause * 1.1, _LONGEST_POLL)

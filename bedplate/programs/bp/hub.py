@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -204,6 +205,17 @@ def _write(path: Path, text: str) -> None:
 def printable(text: str) -> str:
     """Return a text of others without characters that control a terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def say(*lines: str) -> None:
+    """Write lines of bp itself, which are no output of a program."""
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+
+
+def write(data: bytes, descriptor: int = 1) -> None:
+    """Write all of the output of a program. Raises OSError."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _read_token(path: Path) -> str:

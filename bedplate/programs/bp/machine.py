@@ -3,16 +3,17 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from .hub import PARTLY, BpError, Hub
+from .hub import PARTLY, BpError, Hub, write
 
-# Seconds for which a lost connection is made again, and the exit status of ssh without one.
-_PATIENCE, _LOST = 30, 255
+LOST = 255
+"""The exit status of ssh without a connection."""
+# Seconds for which a lost connection is made again.
+_PATIENCE = 30
 # The name of a socket has at most 104 bytes on macOS, of which ssh needs 60.
 _LONGEST_FOLDER = 44
 _OPTIONS = "-T -a -x -o ClearAllForwardings=yes -o RemoteCommand=none -o LogLevel=ERROR -o ServerAliveInterval=15"
@@ -42,13 +43,11 @@ class Agent:
                 with suppress(ValueError, LookupError, TypeError):
                     is_started = bool(json.loads(line)["unit"])
                     break
-            while part := self.process.stdout.read1(1 << 16):
-                sys.stdout.buffer.write(part)
-                sys.stdout.buffer.flush()
-                count, end = count + len(part), time.monotonic() + _PATIENCE
+            if part := self.copy():
+                count, end = count + part, time.monotonic() + _PATIENCE
             status = self.process.wait()
             # A negative one is that of a killed ssh.
-            is_lost = status == _LOST or status < 0
+            is_lost = status == LOST or status < 0
             if is_started and (not is_lost or has_ended()):
                 return int(status)
             if not is_lost:
@@ -58,6 +57,20 @@ class Agent:
                 raise BpError(f"no connection to {self.machine}: {what}", f"`bp show {document['id']}`", PARTLY)
             time.sleep(1)
             self._open(*([str(count)] if count else []))
+
+    def copy(self) -> int:
+        """Write the output to the end of the connection; return how many bytes there were."""
+        count = 0
+        while part := self.process.stdout.read1(1 << 16):
+            write(part)
+            count += len(part)
+        return count
+
+    def call(self) -> tuple[int, int]:
+        """Run a command without input; return the bytes of its output, and its exit status."""
+        self.process.stdin.close()
+        count, status = self.copy(), int(self.process.wait())
+        return count, LOST if status < 0 else status
 
     def close(self) -> None:
         """End the connection; the run goes on."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlencode
 
 from .hub import HELD, WRONG, BpError, Hub
 
@@ -76,10 +77,18 @@ def change_run(hub: Hub, run: str, **parts: Mapping[str, object]) -> None:
         hub.call(f"{_API}runs/log-batch", {"run_id": run, **lists})
 
 
-def end_run(hub: Hub, run: str, cause: str) -> None:
-    """Write the end of a run that has not started. Raises BpError."""
+def end_run(hub: Hub, run: str, cause: str, status: str = "FAILED") -> None:
+    """Write the end of a run whose agent does not: it has not started, or was killed. Raises BpError."""
     change_run(hub, run, tags={f"{_TAG}state": "ended", f"{_TAG}cause": cause})
-    hub.call(f"{_API}runs/update", {"run_id": run, "status": "FAILED", "end_time": int(hub.now * 1000)})
+    hub.call(f"{_API}runs/update", {"run_id": run, "status": status, "end_time": int(hub.now * 1000)})
+
+
+def stored_names(hub: Hub, run: str, folder: str) -> Sequence[str]:
+    """Return the names in a folder of a run's files, in their order. Raises BpError."""
+    query = urlencode({"run_id": run, "path": folder})
+    with _answers_of_mlflow():
+        files = hub.call(f"{_API}artifacts/list?{query}").get("files", ())
+        return sorted(str(file["path"]).rpartition("/")[2] for file in files)
 
 
 def _pairs(values: Mapping[str, object]) -> Sequence[Mapping[str, str]]:
@@ -133,6 +142,7 @@ def _run(run: Any) -> Mapping[str, Any]:  # noqa: ANN401  of any kind
     return {
         "run": str(info["run_id"]),
         "name": str(info.get("run_name", "")),
+        "experiment": str(info.get("experiment_id", "")),
         "status": str(info["status"]),
         "start_time": int(info.get("start_time") or 0) or None,
         "end_time": int(info.get("end_time") or 0) or None,
@@ -150,6 +160,11 @@ def run_lines(runs: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         yield "  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip()
+
+
+def has_run_ended(run: Mapping[str, Any]) -> bool:
+    """Return whether the record has the end of a run of bp."""
+    return bool(run["tags"].get(f"{_TAG}state") == "ended")
 
 
 def _state(run: Mapping[str, Any]) -> str:

@@ -5,18 +5,19 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from .hub import PARTLY, WRONG, BpError, Hub, printable
+from .hub import PARTLY, WRONG, BpError, Hub, say
 from .machine import Agent
 from .places import Place, choose_place
-from .records import create_run, end_run, find_run
+from .records import create_run, end_run, find_run, has_run_ended
 from .snapshot import Snapshot, listed, open_shadow, pack_name
 
 if TYPE_CHECKING:
@@ -47,9 +48,21 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bp run`."""
+@dataclass(frozen=True)
+class Code:
+    """What a run executes: its packs on the hub, and the files of those that the hub lacks; `release` forgets these."""
+
+    snapshot: Snapshot
+    packs: Sequence[str]
+    new: Mapping[str, Path]
+    release: Callable[[], object] = lambda: None
+
+
+def add_options(parser: argparse.ArgumentParser, names: Collection[str] = ()) -> None:
+    """Add the options of `bp run`, or those with these names."""
     for name, value, pattern, default, text in _OPTIONS:
+        if names and name not in names:
+            continue
         kind: dict[str, Any] = {"action": "store_true"}
         if value:
             action = "append" if isinstance(default, list) else "store"
@@ -66,7 +79,7 @@ def _check(pattern: str, form: str, text: str) -> str:
 
 def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Start a run of this folder, and follow it; return the exit code of its program."""
-    document, run = _read(options, command), dict[str, Any]()
+    document = read_options(options, command)
     try:
         folder = Path.cwd()
     except FileNotFoundError:
@@ -76,39 +89,51 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
         shadow = stack.enter_context(open_shadow(hub.folder, folder))
         snapshot = shadow.take(options.include)
         packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
-        new, fleet = [name for name, pack in packs.items() if not pack.with_suffix(".sent").exists()], asked.result()
-        place = choose_place(fleet, options.on, options.group, document["gpus"])
-        facts = place.facts
-        cost = (facts["price"] or 0) * document["for"] / 3_600
-        _say(_plan_lines(place, cost, snapshot, sum(packs[pack].stat().st_size for pack in new)))
-        if options.dry_run:
-            return 0
-        if not options.y and fleet["ask_above"] is not None and cost > fleet["ask_above"]:
-            _say(["Start it? [y/N]"])
-            if not sys.stdin.isatty() or sys.stdin.readline().strip() not in {"y", "yes"}:
-                raise BpError(
-                    "not started: it may cost more than `ask_above` of the fleet", "answer y, or add -y", WRONG
-                )
+        new = {name: pack for name, pack in packs.items() if not pack.with_suffix(".sent").exists()}
+        code = start_code(hub, options, asked.result(), document, Code(snapshot, [*packs], new, stack.close))
+    if code == _NO_CODE:
+        # The hub may have lost a pack that this laptop counts as sent.
+        shadow.forget()
+    return code
+
+
+def start_code(
+    hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any], code: Code
+) -> int:
+    """Start a run of code, and follow it; return the exit code of its program."""
+    snapshot, run = code.snapshot, dict[str, Any]()
+    place = choose_place(fleet, options.on, options.group, document["gpus"])
+    facts = {**place.facts, "image": document.pop("image", "") or place.facts.get("image")}
+    cost = (facts["price"] or 0) * document["for"] / 3_600
+    say(*_plan_lines(place, cost, snapshot, sum(pack.stat().st_size for pack in code.new.values())))
+    if options.dry_run:
+        return 0
+    if not options.y and fleet["ask_above"] is not None and cost > fleet["ask_above"]:
+        say("Start it? [y/N]")
+        if not sys.stdin.isatty() or sys.stdin.readline().strip() not in {"y", "yes"}:
+            raise BpError("not started: it may cost more than `ask_above` of the fleet", "answer y, or add -y", WRONG)
+    with ThreadPoolExecutor() as pool:
         # The connection is made while packs travel and the record is written.
-        agent = _agent(hub, place, is_followed=not options.d)
+        agent = _agent(hub, replace(place, facts=facts), is_followed=not options.d)
         try:
             document |= place.shares(document) if place.in_cluster else {"machine": place.name}
-            sent = [pool.submit(_send, hub, pack, packs[pack]) for pack in new]
+            sent = [pool.submit(_send, hub, name, pack) for name, pack in code.new.items()]
             tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for")}
-            tags |= {"command": shlex.join(command), "env": " ".join(document["environment"]), "nodes": 1}
+            tags |= {"command": shlex.join(document["command"]), "nodes": 1}
+            tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
             tags |= {"group": place.group, "price": facts["price"], "tree": snapshot.tree}
             # A pod waits for a machine, and a unit for GPUs: for as long as that takes, the hub does not miss the run.
             tags |= {"state": "queued"} if place.in_cluster or document["gpus"] else {}
             tags |= {"image": facts["image"]} if place.in_cluster else {"machine": place.name}
-            tags |= {"base": next(iter(packs)).rpartition("/")[2].partition("-")[0], "size": snapshot.size}
+            tags |= {"base": code.packs[0].rpartition("/")[2].partition("-")[0], "size": snapshot.size}
             tags |= {"left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
             run |= create_run(hub, options.name, tags, document["params"])
             document |= {"id": run["name"], "run": run["run"], "experiment": run["experiment"], "tree": snapshot.tree}
-            document |= {"packs": [*packs], "token": hub.run_token(run["run"]), **hub.facts}
+            document |= {"packs": code.packs, "token": hub.run_token(run["run"]), **hub.facts}
             for task in sent:
                 task.result()
-            stack.close()
-            code = _follow(hub, agent, document)
+            code.release()
+            return _follow(hub, agent, document)
         except BaseException as error:
             agent.close()
             # Without an output that can be written to, the run goes on.
@@ -116,10 +141,6 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
                 with suppress(BpError):
                     end_run(hub, run["run"], f"it did not start: {str(error) or 'Ctrl-C'}")
             raise
-    if code == _NO_CODE:
-        # The hub may have lost a pack that this laptop counts as sent.
-        shadow.forget()
-    return code
 
 
 def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, "Job"]:
@@ -138,7 +159,7 @@ def _follow(hub: Hub, agent: Union[Agent, "Job"], document: Mapping[str, Any]) -
 
     def has_ended() -> bool:
         with suppress(BpError):
-            return bool(find_run(hub, document["run"])["tags"].get("bedplate.state") == "ended")
+            return has_run_ended(find_run(hub, document["run"]))
         return False
 
     try:
@@ -146,7 +167,7 @@ def _follow(hub: Hub, agent: Union[Agent, "Job"], document: Mapping[str, Any]) -
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         agent.close()
-        _say(["", f"{document['id']} goes on: `bp show {document['id']}`"])
+        say("", f"{document['id']} goes on: `bp logs -f {document['id']}`, or `bp stop {document['id']}`")
         return _INTERRUPTED
 
 
@@ -160,10 +181,10 @@ def _send(hub: Hub, place: str, pack: Path) -> None:
     pack.with_suffix(".sent").touch()
 
 
-def _read(options: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]:
+def read_options(options: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]:
     """Return what the agent gets of the options."""
-    if not command or len(shlex.join(command)) > _LONGEST:
-        what = f"the command is longer than {_LONGEST} characters" if command else "there is no command"
+    if not command or len(shlex.join(command).encode(errors="replace")) > _LONGEST:
+        what = f"the command is longer than {_LONGEST} bytes" if command else "there is no command"
         raise BpError(what, "write `bp run -- python train.py`, or call a script of this folder", WRONG)
     values = vars(options)
     seconds = int(values["for"][:-1]) * _UNITS[values["for"][-1]]
@@ -180,10 +201,7 @@ def _plan_lines(place: Place, cost: float, snapshot: Snapshot, size: int) -> Ite
     price = f"{place.facts['price']:.2f} USD an hour, at most {cost:.2f} USD" if cost else "without a known price"
     where = "in the cluster" if place.in_cluster else f"of {place.group or place.facts['place']}"
     yield f"on {place.name} {where}, {price}"
-    yield f"sends {size / 1e6:.2f} MB of {snapshot.files} files with {snapshot.size / 1e6:.2f} MB"
+    what = f"{snapshot.files} files" if snapshot.files else "the code"
+    yield f"sends {size / 1e6:.2f} MB of {what} with {snapshot.size / 1e6:.2f} MB"
     yield from ([f"left out: {listed(snapshot.left_out)}"] if snapshot.left_out else [])
     yield from (f"note: {warning}" for warning in snapshot.warnings)
-
-
-def _say(lines: Iterable[str]) -> None:
-    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))

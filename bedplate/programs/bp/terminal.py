@@ -16,7 +16,7 @@ from secrets import token_bytes
 from urllib.parse import urlencode
 
 from .cluster import CONTAINER, Api
-from .hub import BpError
+from .hub import BpError, write
 
 _STDIN, _STDOUT, _STDERR, _STATUS, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _CONTINUED, _BINARY, _END, _PING, _PONG = 0, 2, 8, 9, 10
@@ -98,7 +98,7 @@ class _Stream:
                 self._receive()
             for stream, data in self._messages():
                 if stream in _OUTPUTS:
-                    _write(_OUTPUTS[stream], data)
+                    write(data, _OUTPUTS[stream])
                 elif stream == _STATUS:
                     status = data
                 elif stream < 0:
@@ -164,8 +164,3 @@ def _exit_code(status: bytes) -> int:
         causes = {cause["reason"]: cause["message"] for cause in document["details"]["causes"]}
         return int(causes["ExitCode"])
     raise BpError("the command could not run in the container", "the image may lack it")
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]

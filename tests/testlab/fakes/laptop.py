@@ -141,7 +141,7 @@ class _Requests(BaseHTTPRequestHandler):
             self.wfile.write(part)
             sleep(server.pause)
 
-    do_POST = do_PUT = do_GET  # noqa: N815  the names of methods of HTTP
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815  the names of methods of HTTP
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """Return the time of the hub's clock."""

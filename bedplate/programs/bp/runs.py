@@ -1,0 +1,190 @@
+"""What people do with a run that exists: read its output, stop it, and repeat it."""
+
+import argparse
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .cluster import api_of, container_of, follow
+from .hub import WRONG, BpError, Hub, say, write
+from .machine import LOST, Agent
+from .records import end_run, find_run, has_run_ended, stored_names
+from .run import Code, read_options, start_code
+from .snapshot import Snapshot
+
+Run = Mapping[str, Any]
+# Bytes of a part of a log, and seconds between two looks for new ones.
+_PART, _PAUSE = 256 << 10, 2.0
+# The agent's status for a folder that is not there.
+_NO_RUN = 204
+_NUMBER = "[0-9]{6}"
+_REPEATED = ("command", "group", "image", "env", "given", "left_out", "head", "remote")
+# Colleagues can change tags. What a shell or a path gets of them is of these forms.
+_FORMS = {
+    "id": "[a-z_][a-z0-9_-]{0,199}",
+    "machine": "[a-z0-9][a-z0-9.-]{0,250}",
+    **dict.fromkeys(("attempt", "gpus", "cpus", "memory", "for", "size"), "[0-9]{1,12}"),
+    "owner": "[a-z_][a-z0-9_-]{0,31}",
+    "tree": "[0-9a-f]{40}",
+    "base": "[0-9a-f]{40}",
+}
+
+
+def act(hub: Hub, options: argparse.Namespace) -> int:
+    """Do what a command of bp does with a run; return its exit code."""
+    run = find_run(hub, options.run)
+    return {"logs": _print_logs, "stop": _stop, "again": _again}[options.command](hub, run, options)
+
+
+def _tag(run: Run, name: str, default: str = "") -> str:
+    """Return a tag in its form. Raises BpError if the record has none."""
+    value = str(run["tags"].get(f"bedplate.{name}", default))
+    if not re.fullmatch(_FORMS[name], value):
+        raise BpError(f"the record of {run['name'] or run['run']} has no {name}", "select a run of `bp run`", WRONG)
+    return value
+
+
+def _is_own(hub: Hub, run: Run) -> bool:
+    return bool(run["tags"].get("bedplate.owner") == hub.settings.person)
+
+
+def _is_in_cluster(run: Run) -> bool:
+    return "bedplate.image" in run["tags"]
+
+
+class _Output:
+    """The output of a rank that the hub has, from the end of the last look on."""
+
+    def __init__(self, hub: Hub, run: Run, attempt: str, rank: int) -> None:
+        self._hub, self._run, self._folder = hub, run["run"], f"logs/{attempt}/{rank}"
+        self._path = f"{run['experiment']}/{run['run']}/artifacts/{self._folder}"
+        self.end = 0
+
+    def write(self, data: bytes) -> None:
+        """Write what follows."""
+        write(data)
+        self.end += len(data)
+
+    def print(self) -> None:
+        """Write what is new."""
+        for name in stored_names(self._hub, self._run, self._folder):
+            if re.fullmatch(_NUMBER, name) and int(name) >= self.end // _PART:
+                start = max(self.end - int(name) * _PART, 0)
+                self.end = int(name) * _PART + start
+                self.write(self._hub.get(f"{self._path}/{name}")[start:])
+
+
+def _print_logs(hub: Hub, run: Run, options: argparse.Namespace) -> int:
+    """Print the output that the hub has, and what comes, if that is wanted."""
+    attempt = _tag(run, "attempt", "0") if options.attempt is None else str(options.attempt)
+    output = _Output(hub, run, attempt, options.rank)
+    is_direct = options.f and _is_own(hub, run) and not has_run_ended(run) and options.attempt is None
+    # The log of a container has all of the first rank, and only that.
+    is_direct = is_direct and not (options.rank and _is_in_cluster(run))
+    if not is_direct or not _is_in_cluster(run):
+        output.print()
+    has_seen_end = is_direct and _follow(hub, run, options.rank, output)
+    while options.f and not has_seen_end and not has_run_ended(run):
+        time.sleep(_PAUSE)
+        # The end is written after the last part.
+        run = find_run(hub, run["run"])
+        output.print()
+    if not output.end:
+        say(f"the hub has no output of rank {options.rank} in attempt {attempt}")
+    return 0
+
+
+def _follow(hub: Hub, run: Run, rank: int, output: _Output) -> bool:
+    """Print what comes of a run where it is; return whether its end was seen."""
+    try:
+        if _is_in_cluster(run):
+            follow(api_of(hub.settings), _tag(run, "id"), output.write, say)
+            return True
+        agent = Agent(hub, _tag(run, "machine"), "follow", _tag(run, "id"), str(rank), str(output.end))
+        count, status = agent.call()
+    except BpError as error:
+        say(f"{error}: the output comes from the hub")
+        return False
+    output.end += count
+    # The program may have ended with one of these; the record says that.
+    return status not in {LOST, _NO_RUN}
+
+
+def _stop(hub: Hub, run: Run, options: argparse.Namespace) -> int:
+    """Let the program of a run end; say what becomes of it."""
+    name = _own_id(hub, run)
+    if has_run_ended(run):
+        say(f"{name} has ended: {run['tags'].get('bedplate.cause', 'the cause is unknown')}")
+        return 0
+    if _is_in_cluster(run):
+        _stop_pod(hub, run, name, is_now=options.now)
+    else:
+        machine, words = _tag(run, "machine"), ("--now",) if options.now else ()
+        _, status = Agent(hub, machine, "stop", name, *words).call()
+        if status == LOST:
+            raise BpError(
+                f"{machine} does not answer: {name} is not stopped", f"`bp show {name}` says when it last did"
+            )
+        if status:
+            raise BpError(f"{machine} does not stop {name}: status {status}", "its message is above")
+    say(f"{name} is being stopped: `bp show {name}`")
+    return 0
+
+
+def _stop_pod(hub: Hub, run: Run, name: str, *, is_now: bool) -> None:
+    """Delete the Job of a run. Its agent writes the end, unless it does not run, or is killed at once."""
+    api = api_of(hub.settings)
+    is_running = "running" in container_of(api.pod(name).get("status", {})).get("state", {})
+    api.end(name, now=is_now)
+    if is_now or not is_running:
+        end_run(hub, run["run"], f"stopped by {hub.settings.person}", "KILLED")
+
+
+def _own_id(hub: Hub, run: Run) -> str:
+    """Return the id of a run of this person. Raises BpError for one of another."""
+    if not _is_own(hub, run):
+        owner = run["tags"].get("bedplate.owner", "another person")
+        raise BpError(f"{run['name']} is a run of {owner}", f"ask {owner}", WRONG)
+    return _tag(run, "id")
+
+
+def _pack_paths(run: Run) -> Sequence[str]:
+    """Return the packs of a run on the hub. Raises BpError if its record does not name them."""
+    owner, tree, base = (_tag(run, name) for name in ("owner", "tree", "base"))
+    changes = [] if tree == base else [f"packs/{owner}/{tree}-{base}.pack"]
+    return [f"packs/{owner}/{base}-0.pack", *changes]
+
+
+def _again(hub: Hub, run: Run, options: argparse.Namespace) -> int:
+    """Start a run with the code, command, image, place and parameters of another; return its exit code."""
+    tags = {name: run["tags"].get(f"bedplate.{name}", "") for name in _REPEATED}
+    needed = sorted({*tags["env"].split()} - {word.partition("=")[0] for word in options.env})
+    if needed:
+        raise BpError(f"the record has no values of {', '.join(needed)}", "give each by --env NAME=VALUE", WRONG)
+    values = vars(options)
+    if not options.on and not options.group:
+        values["group" if tags["group"] else "on"] = tags["group"] or _tag(run, "machine")
+    values.update({name: _tag(run, name) for name in ("gpus", "cpus", "memory")})
+    values["for"] = f"{int(_tag(run, 'for')) // 60}m"
+    values["param"] = [f"{name}={run['params'].get(name, '')}" for name in tags["given"].split()]
+    try:
+        command = shlex.split(tags["command"])
+    except ValueError:
+        raise BpError(f"the record of {run['name']} has no command", "select another run", WRONG) from None
+    document = {**read_options(options, command), "image": tags["image"]}
+    say(f"repeats {run['name']}: {tags['command']}")
+    person, paths = hub.settings.person, _pack_paths(run)
+    own = [f"packs/{person}/{path.rpartition('/')[2]}" for path in paths]
+    with TemporaryDirectory() as folder:
+        # A run gets only packs of its own person.
+        new = {name: Path(folder, name.rpartition("/")[2]) for name in own if own != paths}
+        for path, file in zip(paths, new.values()):
+            hub.fetch(path, file)
+        left_out = [tags["left_out"]] if tags["left_out"] else []
+        snapshot = Snapshot(_tag(run, "tree"), 0, int(_tag(run, "size")), left_out, (), tags["head"], tags["remote"])
+        code = Code(snapshot, own, new)
+        return start_code(hub, options, hub.fleet(), document, code)

@@ -1,0 +1,275 @@
+"""What people do with their runs: one file, a fake ssh with an agent, and a stand-in for the hub with records."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.testlab.fakes.laptop import TOKEN, FakeHub, Laptop
+from tests.unit.test_bp_run import Record, given, laptop_at_work, program
+
+PART = 256 << 10
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Iterator[Record]:
+    """Yield the record of a hub."""
+    with FakeHub(tmp_path) as hub:
+        yield Record(hub)
+        hub.shutdown()
+
+
+@pytest.fixture
+def laptop(record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
+    """Return ada's laptop with git, in a folder of work."""
+    laptop = laptop_at_work(record.hub, tmp_path)
+    monkeypatch.chdir(tmp_path / "work")
+    return laptop
+
+
+def started(laptop: Laptop, record: Record, *words: str, **tags: str) -> str:
+    """Start a run that goes on, and change its tags; return its name."""
+    program(laptop, "")
+    assert laptop.bp("run", "-d", "--on", "titan-03", *words, "--", "python", "train.py").returncode == 0
+    change(record, **{"state": "running", **tags})
+    return str(record.runs[-1]["info"]["run_name"])
+
+
+def change(record: Record, **tags: str) -> None:
+    """Change tags of the newest run."""
+    known = {**record.tags, **tags}
+    found = [{"key": f"bedplate.{key}", "value": value} for key, value in known.items()]
+    record.runs[-1]["data"]["tags"] = found
+
+
+def store(record: Record, *parts: bytes, rank: int = 0, attempt: int = 0) -> None:
+    """Let the hub have parts of the newest run's output."""
+    run = record.runs[-1]["info"]["run_id"]
+    for number, part in enumerate(parts):
+        record.packs[f"7/{run}/artifacts/logs/{attempt}/{rank}/{number:06}"] = part
+
+
+def agent_words(laptop: Laptop) -> str:
+    """Return the words of the last ssh, from those of the agent on."""
+    return laptop.logins[-1].rpartition("bedplate-agent ")[2]
+
+
+def test_logs_are_the_stored_parts(laptop: Laptop, record: Record) -> None:
+    """Of rank 0 and the last attempt, or of others; a colleague reads them, too."""
+    name = started(laptop, record, state="ended", owner="bob")
+    store(record, b"a" * PART, b"loss 0.5\n")
+    store(record, b"of another\n", rank=3)
+    store(record, b"again\n", attempt=1)
+
+    assert laptop.bp("logs", name).stdout == "a" * PART + "loss 0.5\n"
+    assert laptop.bp("logs", name, "--rank", "3").stdout == "of another\n"
+    assert laptop.bp("logs", "-f", name, "--attempt", "1").stdout == "again\n"
+    done = laptop.bp("logs", name, "--rank", "5")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no output of rank 5" in done.stderr
+    change(record, attempt="1")
+    assert laptop.bp("logs", name).stdout == "again\n"
+
+
+def test_logs_of_no_run_are_wrong_input(laptop: Laptop) -> None:
+    """Status 2."""
+    assert laptop.bp("logs", "ada-1127-odd-otter").returncode == 2
+
+
+def test_logs_end_with_their_reader(laptop: Laptop, record: Record) -> None:
+    """A closed pipe, as of `head`, is an error in words."""
+    name = started(laptop, record, state="ended")
+    store(record, *[b"line\n" * 50_000] * 2)
+
+    with laptop.start("logs", name) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert "Broken pipe" in process.stderr.read()
+
+    assert process.returncode == 4
+
+
+def test_followed_logs_come_from_the_machine(laptop: Laptop, record: Record) -> None:
+    """From the byte on at which those of the hub end; status 0, whatever the program returns."""
+    name = started(laptop, record)
+    store(record, b"a" * PART, b"first\n")
+    laptop.ssh_answers("case $* in *bedplate-agent*) echo second; exit 3;; *) echo no; exit 1;; esac")
+
+    done = laptop.bp("logs", "-f", name)
+
+    assert (done.returncode, done.stdout) == (0, "a" * PART + "first\nsecond\n"), done.stderr
+    assert agent_words(laptop) == f"follow {name} 0 {PART + 6}"
+
+
+@pytest.mark.parametrize("owner", ["ada", "bob"])
+def test_followed_logs_come_from_the_hub_otherwise(owner: str, laptop: Laptop, record: Record) -> None:
+    """For a machine that does not answer, and a colleague's run: each byte once, until the record has its end."""
+    name = started(laptop, record, owner=owner)
+    store(record, b"first\n")
+    laptop.ssh_answers("case $* in *bedplate-agent*) echo second; exit 255;; *) exit 1;; esac")
+    process = laptop.start("logs", "-f", name)
+    assert process.stdout
+    assert process.stdout.readline() == "first\n"
+    time.sleep(0.5)
+
+    store(record, b"first\nsecond\nthird\n")
+    change(record, state="ended")
+
+    output, errors = process.communicate(timeout=20)
+    assert (process.returncode, output) == (0, "second\nthird\n"), errors
+    assert any("bedplate-agent follow" in line for line in laptop.logins) is (owner == "ada")
+
+
+@pytest.mark.parametrize(("words", "expected"), [([], "stop {}"), (["--now"], "stop {} --now")])
+def test_a_run_is_stopped_by_its_agent(words: list[str], expected: str, laptop: Laptop, record: Record) -> None:
+    """The machine writes the end."""
+    name = started(laptop, record)
+
+    done = laptop.bp("stop", name, *words)
+
+    assert (done.returncode, f"{name} is being stopped" in done.stderr) == (0, True), done.stderr
+    assert agent_words(laptop) == expected.format(name)
+    assert record.tags["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("tags", "status", "end"),
+    [
+        ({"owner": "bob"}, 0, (2, "is a run of bob")),
+        ({"state": "ended", "cause": "rank 2 ended"}, 0, (0, "has ended: rank 2 ended")),
+        ({}, 255, (4, "titan-03.cellar does not answer")),
+        ({}, 204, (4, "does not stop")),
+        ({"id": "x; rm -r /"}, 0, (2, "has no id")),
+        ({"machine": "-oProxyCommand=x"}, 0, (2, "has no machine")),
+        ({"machine": "gone.cellar"}, 0, (2, "people log in to no machine gone.cellar")),
+    ],
+)
+def test_what_cannot_be_stopped_is_said(
+    tags: Mapping[str, str], status: int, end: tuple[int, str], laptop: Laptop, record: Record
+) -> None:
+    """A run of another person, one that has ended, and one whose machine does not do it. Tags reach no shell."""
+    name = started(laptop, record, **tags)
+    laptop.ssh_answers(f"exit {status}")
+
+    done = laptop.bp("stop", name)
+
+    assert (done.returncode, end[1] in done.stderr) == (end[0], True), done.stderr
+
+
+def test_a_run_is_repeated_by_its_record(laptop: Laptop, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same code, command, place, limits and parameters, from any folder; nothing is sent again."""
+    words = (
+        "--gpus",
+        "2",
+        "--memory",
+        "8",
+        "--for",
+        "90m",
+        "--param",
+        "lr=0.1",
+        "--param",
+        "note=a b",
+        "--env",
+        "KEY=x",
+    )
+    name = started(laptop, record, *words)
+    first, tags = given(laptop), record.tags
+    record.runs[-1]["data"]["params"].append({"key": "of the program", "value": "1"})
+    monkeypatch.chdir("/")
+    program(laptop, "echo loss; exit 3")
+
+    refused = laptop.bp("again", name)
+    done = laptop.bp("again", name, "--env", "KEY=y")
+
+    assert (refused.returncode, "no values of KEY" in refused.stderr) == (242, True), refused.stderr
+    assert (done.returncode, done.stdout) == (3, "loss\n"), done.stderr
+    assert f"repeats {name}: python train.py" in done.stderr
+    changed = {"id", "run", "token"}
+    second = given(laptop)
+    assert {key for key in first if first[key] != second[key]} <= {*changed, "environment"}
+    assert second["environment"] == {"KEY": "y"}
+    assert second["id"] != name
+    kept = {key: value for key, value in tags.items() if key not in {"id", "state"}}
+    assert record.tags.items() >= kept.items()
+    assert len([line for line, _, _ in record.hub.requests if line.startswith("PUT")]) == 1
+
+
+def test_the_run_of_a_colleague_is_repeated_by_copies_of_its_packs(laptop: Laptop, record: Record) -> None:
+    """The token of a run reads packs of its own person only."""
+    name = started(laptop, record, owner="bob")
+    (path,) = [path for path in record.packs if path.startswith("packs/")]
+    record.packs[path.replace("/ada/", "/bob/")] = content = record.packs.pop(path)
+
+    done = laptop.bp("again", name, "-d")
+
+    assert done.returncode == 0, done.stderr
+    assert record.packs[path] == content
+    assert given(laptop)["packs"] == [path]
+    assert record.tags["owner"] == "ada"
+
+
+@pytest.mark.parametrize(
+    ("tags", "sentence"),
+    [({"base": ""}, "has no base"), ({"command": "sh 'x"}, "has no command"), ({"gpus": "-1"}, "no gpus")],
+)
+def test_a_record_without_what_is_needed_is_not_repeated(
+    tags: Mapping[str, str], sentence: str, laptop: Laptop, record: Record
+) -> None:
+    """Such as one that a program has made: status 242."""
+    name = started(laptop, record, **tags)
+
+    done = laptop.bp("again", name)
+
+    assert (done.returncode, sentence in done.stderr, len(record.runs)) == (242, True, 1), done.stderr
+
+
+@pytest.fixture
+def cluster(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
+    """Yield a stand-in for the API of the cluster, which has no pod and one Job."""
+    (tmp_path / "cluster").mkdir()
+    with FakeHub(tmp_path / "cluster", "localhost") as api:
+        script = f"echo '{json.dumps({'status': {'token': TOKEN}})}'"
+        facts = {"server": f"https://localhost:{api.server_address[1]}", "authority": api.certificate.read_text()}
+        laptop.set(cluster={**facts, "namespace": "ada", "uid": 20001, "gids": [], "token": script})
+        api.answer("/api/v1/namespaces/ada/pods", {"items": []})
+        yield api
+        api.shutdown()
+
+
+@pytest.mark.parametrize(("words", "state"), [([], {}), ([], {"running": {}}), (["--now"], {"running": {}})])
+def test_a_run_in_the_cluster_is_stopped_with_its_job(
+    words: list[str], state: Mapping[str, object], cluster: FakeHub, laptop: Laptop, record: Record
+) -> None:
+    """The agent of a running container writes the end, if it has time; otherwise bp does."""
+    name = started(laptop, record, image="r@sha256:1")
+    status = {"phase": "Running", "containerStatuses": [{"name": "run", "state": state}]}
+    pod = {"metadata": {"name": "pod-x", "creationTimestamp": "1"}, "status": status}
+    cluster.answer("/api/v1/namespaces/ada/pods", {"items": [pod]})
+    for path in (f"/apis/batch/v1/namespaces/ada/jobs/{name}", "/api/v1/namespaces/ada/pods/pod-x"):
+        cluster.answer(path, {})
+
+    done = laptop.bp("stop", name, *words)
+
+    assert done.returncode == 0, done.stderr
+    deleted = [line.split("?")[0] for line, _, _ in cluster.requests if line.startswith("DELETE")]
+    assert deleted[0] == f"DELETE /apis/batch/v1/namespaces/ada/jobs/{name}"
+    assert len(deleted) == 1 + len(words)
+    assert record.runs[-1]["info"]["status"] == ("RUNNING" if state and not words else "KILLED")
+
+
+def test_the_output_of_a_pod_that_is_gone_comes_from_the_hub(cluster: FakeHub, laptop: Laptop, record: Record) -> None:
+    """The output of a run whose Job is gone comes from the hub."""
+    name = started(laptop, record, image="r@sha256:1")
+    store(record, b"stored\n")
+
+    process = laptop.start("logs", "-f", name)
+    assert process.stdout
+    assert process.stdout.readline() == "stored\n"
+    change(record, state="ended")
+    output, errors = process.communicate(timeout=30)
+
+    assert (process.returncode, output) == (0, ""), errors
+    assert cluster.requests
