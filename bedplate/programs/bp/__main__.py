@@ -6,15 +6,18 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from .doctor import check_lines, checks
-from .hub import MISSING, WRONG, BpError, Hub, load_settings, printable
+from .gpus import add_options as add_options_of_gpus
+from .gpus import gpu_lines, hold_gpus, read_gpus
+from .hub import MISSING, PARTLY, WRONG, BpError, Hub, load_settings, printable
 from .proxy import Proxy
 from .records import find_run, newest_runs, run_lines, show_lines
 
 _LATER = (
-    *("attach", "code", "compare", "diff", "files", "gpus", "queue", "search", "session"),
+    *("attach", "code", "compare", "diff", "files", "queue", "search", "session"),
     *("board", "top", "bench", "secret", "--image", "--nodes", "--priority", "--max-cost", "--restarts"),
     *("--scratch-ok", "--array", "--after", "--in", "--secret", "--notify"),
 )
@@ -71,7 +74,11 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     ui = commands.add_parser("ui", help="show the pages of the hub in a browser until Ctrl-C", allow_abbrev=False)
     ui.add_argument("service", nargs="?", choices=["mlflow"], default="mlflow")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
-    for command in (runs, show, doctor):
+    gpus = commands.add_parser(
+        "gpus", help="show who has GPUs, who waits, who uses GPUs without a lease", allow_abbrev=False
+    )
+    add_options_of_gpus(gpus)
+    for command in (runs, show, doctor, gpus):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
     run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
     run.usage = "bp run [options] -- COMMAND ..."
@@ -96,11 +103,16 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         return act(hub, options)
     document: object
     lines: Iterable[str]
+    if options.command == "gpus" and options.verb:
+        hold_gpus(hub, options.machine, options.gpus, options.time)
     if options.command == "ui":
         return _serve(hub)
     if options.command == "doctor":
         document = results = list(checks(hub))
         lines, status = check_lines(results), 0 if all(result["ok"] for result in results) else MISSING
+    elif options.command == "gpus":
+        document = answers = read_gpus(hub, "--json" if options.json else "")
+        lines, status = gpu_lines(answers), PARTLY if "error" in {*chain(*answers["machines"].values())} else 0
     elif options.command == "show":
         document = run = find_run(hub, options.run)
         lines = show_lines(run, hub.now)
