@@ -6,7 +6,7 @@ from itertools import combinations
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import read_kernel
-from bedplate.checks.diagnostics import Context, repeated
+from bedplate.checks.diagnostics import Context, one_of, repeated
 from bedplate.checks.groups import check_known_type
 from bedplate.checks.ladders import TYPE_NOT_OFFERED, check_declared_region
 from bedplate.checks.storage import check_declared_site
@@ -36,6 +36,13 @@ def check_workers(context: Context) -> Iterator[Fault]:
 def _cluster_fix(context: Context) -> str:
     newest = max(context.catalog.releases, key=read_kernel, default="VERSION")
     return f"add kubernetes: {{version: '{newest}', control_plane: {{type: m7i.large}}}}, or write use: ssh"
+
+
+def check_job_images(context: Context) -> Iterator[Fault]:
+    """Yield faults of images for the jobs of a group that has no workers, or does not exist."""
+    workers = [name for name, group in context.fleet.groups.items() if group.use.is_worker]
+    for name in context.fleet.jobs.images.keys() - workers:
+        yield fault(JOB_IMAGE_GROUP, f"jobs.images.{name}", f"no group of workers is named {name}", one_of(workers))
 
 
 def check_control_plane(context: Context) -> Iterator[Fault]:
@@ -151,8 +158,9 @@ def _fixed_machines(plan: FleetPlan) -> Iterator[tuple[str, str, str, list[tuple
         yield "hub.type", hub.type, hub.region, [(hub.node, hub.zone)]
 
 
-CHECKS = (check_workers, check_control_plane, check_laptop_gateways, check_pods, check_worker_paths)
+CHECKS = (check_workers, check_job_images, check_control_plane, check_laptop_gateways, check_pods, check_worker_paths)
 NO_CLUSTER = Rule("E602", "Workers need a cluster.", "add the kubernetes section, or write use: ssh")
+JOB_IMAGE_GROUP = Rule("E647", "Only jobs on workers run in containers.", "delete it", section="jobs", at_key=True)
 _cluster_rule = partial(Rule, section="kubernetes")
 EVEN_CONTROL_PLANE = _cluster_rule(
     "E603", "etcd's quorum gains nothing from an even number of machines.", "write 1, 3, 5 or 7", "etcd FAQ"

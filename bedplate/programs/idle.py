@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .gpus import gpu_files, is_locked
 from .program import ProgramError, output, write_text
 
 LOAD = 0.5
@@ -46,7 +47,7 @@ class Machine:
 def use_of(machine: Machine, *, was_idle: bool) -> str:
     """Return what uses a machine, in words; empty if nothing does."""
     try:
-        return _sessions(machine) or _load(machine, was_idle=was_idle) or _gpus(machine)
+        return _sessions(machine) or _leases(machine) or _load(machine, was_idle=was_idle) or _gpus(machine)
     except ProgramError as error:
         return f"unknown use: {error}"
     except (ValueError, IndexError):
@@ -62,6 +63,12 @@ def _sessions(machine: Machine) -> str:
     sessions = [dict(line.split("=", 1) for line in block.splitlines()) for block in text.strip().split("\n\n")]
     people = {entry["Name"] for entry in sessions if entry["Class"].startswith("user") and entry["State"] != "closing"}
     return f"logged in: {', '.join(sorted(people))}" if people else ""
+
+
+def _leases(machine: Machine) -> str:
+    """Return which GPUs somebody has leased: the program may be loading its data."""
+    files = gpu_files(machine.root / "run/bedplate/gpus").items()
+    return ", ".join(f"GPU {index} is leased" for index, path in files if is_locked(path))
 
 
 def _load(machine: Machine, *, was_idle: bool) -> str:

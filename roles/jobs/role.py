@@ -7,7 +7,7 @@ from typing import ClassVar
 from pyinfra.operations import server
 
 from bedplate.plan.fleet import Account
-from roles.base import Changes, Disruption, ManagedFile, Role, changed, program_files, unit_files
+from roles.base import Changes, Disruption, ManagedFile, Role, changed, file_text, program_files, unit_files
 from roles.people.accounts import LINGER
 from roles.system import install_packages, start_units
 
@@ -38,6 +38,7 @@ class Jobs(Role):
             yield ManagedFile(f"Let units of {person.name} outlive logins", f"{LINGER}/{person.name}", "")
         if self.has_gpus:
             yield from unit_files("jobs", UNIT)
+            yield ManagedFile("Show free GPUs at login", "/etc/profile.d/bedplate-gpus.sh", file_text("jobs/login.sh"))
 
     def _folders(self) -> Iterator[str]:
         """Yield rows of tmpfiles.d(5): nobody can create the folder of another person, and old runs are removed."""

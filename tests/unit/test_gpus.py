@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ import pytest
 
 from bedplate.programs import gpus as program
 from bedplate.programs.gpus import gpu_files, is_locked, main, places
+from roles.base import file_text
 from tests.testlab.run import need_root
 
 DAEMON, NOBODY = 1, 65534
@@ -388,6 +390,19 @@ def test_a_machine_without_leases_says_so(tmp_path: Path, capsys: pytest.Capture
     """A machine without GPUs has no folder."""
     assert main(["run", "--gpus", "1", "--", "true"], tmp_path) == 202
     assert "1 GPUs wanted, and 0 have leases here" in capsys.readouterr().err
+
+
+def test_a_login_says_how_many_gpus_have_no_lease(machine: Machine) -> None:
+    """It asks no other program; a machine without GPUs says nothing, nor does a shell that only runs a script."""
+    machine.start("run", "--gpus", "1", "--", "sleep", "60", ready=lambda: machine.leased == [0])
+    script = file_text("jobs/login.sh").replace("/run/bedplate/gpus", str(machine.root))
+
+    def said(text: str, *options: str) -> str:
+        return subprocess.run(["sh", *options, "-c", text], capture_output=True, text=True, check=True).stdout
+
+    assert said(script, "-i") == "2 of 3 GPUs have no lease: `bedplate-gpus show`\n"
+    assert said(script) == ""
+    assert said(file_text("jobs/login.sh"), "-i") == ""
 
 
 def test_people_cannot_write_what_others_read(machine: Machine) -> None:

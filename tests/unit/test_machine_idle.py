@@ -1,5 +1,6 @@
 """A machine reports its use: logins, load and GPUs, and since when there was none."""
 
+import fcntl
 import json
 import time
 from dataclasses import dataclass, field
@@ -74,6 +75,20 @@ def test_what_counts_as_use(machine: Fake, answers: dict[str, str], load: str, u
     (machine.root / "proc/loadavg").write_text(f"9.00 {load} 0.00 1/300 4000\n")
 
     assert use_of(machine, was_idle=False) == use
+
+
+def test_a_lease_of_a_gpu_is_use(machine: Fake) -> None:
+    """Who has leased a GPU may be loading data, or thinking: the machine stays."""
+    file = machine.root / "run/bedplate/gpus/gpu-3"
+    file.parent.mkdir(parents=True)
+    file.write_text("GPU-3")
+
+    with file.open() as lease:
+        fcntl.flock(lease, fcntl.LOCK_EX)
+        leased = use_of(machine, was_idle=True)
+
+    assert leased == "GPU 3 is leased"
+    assert use_of(machine, was_idle=True) == ""
 
 
 def test_the_configuration_run_is_no_use(machine: Fake) -> None:

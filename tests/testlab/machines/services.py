@@ -194,6 +194,7 @@ def check_jobs(machine: Whole) -> None:
         holders = [(gpu["state"], gpu["person"], gpu["run"]) for gpu in state["gpus"]]
         assert holders == [("leased", "grace", "grace-1127")] * gpus, state
         assert machine.ssh("ada", wish).returncode == 202
+        assert f"0 of {gpus} GPUs have no lease" in machine.as_person("ada", "bash -lic true")
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: machine.as_person("grace", "id -un"), range(8))) == {"grace\n"}
     machine.as_person("grace", "systemctl --user stop bp-grace-1127")
