@@ -52,7 +52,9 @@ RUNS = [
 def laptop(tmp_path: Path) -> Iterator[Laptop]:
     """Yield ada's laptop; of three machines with GPUs one answers, one is away, and one has no verified host key."""
     with FakeHub(tmp_path) as hub:
-        hub.answer("/fleet.json", {"schema": 1, "fleet": "lab", "domain": "lab.internal", "machines": MACHINES})
+        hub.answer(
+            "/fleet.json", {"schema": 1, "fleet": "lab", "domain": "lab.internal", "machines": MACHINES, "groups": {}}
+        )
         hub.answer(f"{API}experiments/get-by-name", {"experiment": {"experiment_id": "7"}})
         hub.answer(f"{API}runs/search", {"runs": RUNS})
         (tmp_path / "laptop").mkdir()
