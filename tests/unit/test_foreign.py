@@ -81,6 +81,7 @@ PERMITTED = {
     "roles/kubernetes/ecr-credentials": CLOUD,
     "bedplate/programs/bp/hub.py": REMOTE,
     "bedplate/programs/bp/cluster.py": REMOTE,
+    "bedplate/programs/bp/gpus.py": REMOTE,
     "bedplate/programs/bp/machine.py": REMOTE,
     "bedplate/programs/hub/sweep.py": OWN,
     "bedplate/programs/bp/terminal.py": REMOTE,
