@@ -159,6 +159,78 @@ def test_what_cannot_be_stopped_is_said(
     assert (done.returncode, end[1] in done.stderr) == (end[0], True), done.stderr
 
 
+def two_runs(laptop: Laptop, record: Record) -> tuple[str, str]:
+    """Return two runs, between which a line and a parameter were changed, and a file is new."""
+    first = started(laptop, record, "--param", "lr=0.1")
+    Path("train.py").write_text("print('better')\n\tx\x1b[2J\n")
+    Path(".gitattributes").write_text("* diff=evil\n")
+    return first, started(laptop, record, "--param", "lr=0.2")
+
+
+def test_a_difference_has_code_and_parameters(laptop: Laptop, record: Record) -> None:
+    """Facts that are equal are not in it. Characters that control a terminal are shown as `?`."""
+    first, second = two_runs(laptop, record)
+
+    done = laptop.bp("diff", first, second)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("- parameter lr: 0.1\n+ parameter lr: 0.2\ndiff --git ")
+    assert "\n-print('loss')\n+print('better')\n+\tx?[2J\n" in done.stdout
+    assert "command" not in done.stdout
+    same = laptop.bp("diff", first, first)
+    assert (same.returncode, same.stdout) == (0, "")
+
+
+def test_a_difference_starts_no_program_of_the_person(laptop: Laptop, record: Record, tmp_path: Path) -> None:
+    """Their configuration of git names some, such as a pager, an external diff and a textconv."""
+    first, second = two_runs(laptop, record)
+    mark, home = tmp_path / "mark", tmp_path / "laptop"
+    evil = f"touch {mark}"
+    text = f'[core]\npager = "{evil}"\n[diff]\nexternal = "{evil}"\n'
+    text += f'[diff "evil"]\ncommand = "{evil}"\ntextconv = "{evil}"\n'
+    (home / ".gitconfig").write_text(text)
+
+    assert "better" in laptop.bp("diff", first, second).stdout
+    assert not mark.exists()
+
+
+def test_code_is_written_to_a_new_folder(laptop: Laptop, record: Record, tmp_path: Path) -> None:
+    """A folder that exists stays as it is, and so does everything if the hub has lost the code."""
+    _, second = two_runs(laptop, record)
+    folder = tmp_path / "code"
+
+    assert laptop.bp("code", second, str(folder)).returncode == 0
+    assert sorted(path.name for path in folder.iterdir()) == [".gitattributes", ".gitignore", "train.py"]
+    done = laptop.bp("code", second, str(folder))
+    assert (done.returncode, "name a new folder" in done.stderr, (folder / "train.py").exists()) == (2, True, True)
+    record.packs.clear()
+    done = laptop.bp("code", second, str(tmp_path / "other"))
+    assert (done.returncode, "has no code of" in done.stderr) == (4, True), done.stderr
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("command", ["code", "diff"])
+def test_no_tag_leads_to_another_file(command: str, laptop: Laptop, record: Record, tmp_path: Path) -> None:
+    """Colleagues can change tags."""
+    name = started(laptop, record, tree="../../../../etc/passwd")
+
+    done = laptop.bp(command, name, str(tmp_path / "x") if command == "code" else name)
+
+    assert (done.returncode, "has no tree" in done.stderr) == (2, True)
+
+
+def test_a_shell_starts_beside_the_program(laptop: Laptop, record: Record) -> None:
+    """In the folder of its code; the exit code is that of a command. Words reach it as they are."""
+    name = started(laptop, record)
+    laptop.ssh_answers("exit 7")
+
+    assert laptop.bp("attach", name, "--", "echo", "a b").returncode == 7
+    assert f"/scratch/ada/runs/{name}/work" in laptop.logins[-1]
+    assert laptop.logins[-1].endswith("exec echo 'a b'")
+    change(record, owner="bob")
+    assert laptop.bp("attach", name).returncode == 2
+
+
 def test_a_run_is_repeated_by_its_record(laptop: Laptop, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same code, command, place, limits and parameters, from any folder; nothing is sent again."""
     words = (
@@ -260,16 +332,38 @@ def test_a_run_in_the_cluster_is_stopped_with_its_job(
     assert record.runs[-1]["info"]["status"] == ("RUNNING" if state and not words else "KILLED")
 
 
-def test_the_output_of_a_pod_that_is_gone_comes_from_the_hub(cluster: FakeHub, laptop: Laptop, record: Record) -> None:
-    """The output of a run whose Job is gone comes from the hub."""
+def test_what_no_pod_can_do_is_said(cluster: FakeHub, laptop: Laptop, record: Record) -> None:
+    """A shell needs a running container; the output of a run whose Job is gone comes from the hub."""
     name = started(laptop, record, image="r@sha256:1")
     store(record, b"stored\n")
 
+    attached = laptop.bp("attach", name)
     process = laptop.start("logs", "-f", name)
     assert process.stdout
     assert process.stdout.readline() == "stored\n"
     change(record, state="ended")
     output, errors = process.communicate(timeout=30)
 
+    assert (attached.returncode, "has no running container" in attached.stderr) == (2, True), attached.stderr
     assert (process.returncode, output) == (0, ""), errors
     assert cluster.requests
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "step"),
+    [
+        ("running", 60, "bp logs -f {0}`, `bp stop {0}"),
+        ("running", 300, "bp logs -f {0}`, `bp stop {0}"),
+        ("queued", None, "bp logs -f {0}`, `bp stop {0}"),
+        ("ended", 300, "bp logs {0}`, `bp again {0}"),
+    ],
+)
+def test_show_names_the_next_step(state: str, seen: int | None, step: str, laptop: Laptop, record: Record) -> None:
+    """A run of which nobody has heard for three minutes is silent."""
+    tags = {} if seen is None else {"seen": str(int((time.time() - seen) * 1000))}
+    name = started(laptop, record, state=state, **tags)
+
+    text = laptop.bp("show", name).stdout
+
+    assert step.format(name) in text
+    assert ("silent since" in text) is (state == "running" and seen == 300)

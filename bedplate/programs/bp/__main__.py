@@ -17,7 +17,7 @@ from .proxy import Proxy
 from .records import find_run, newest_runs, run_lines, show_lines
 
 _LATER = (
-    *("attach", "code", "compare", "diff", "files", "queue", "search", "session"),
+    *("compare", "files", "queue", "search", "session"),
     *("board", "top", "bench", "secret", "--image", "--nodes", "--priority", "--max-cost", "--restarts"),
     *("--scratch-ok", "--array", "--after", "--in", "--secret", "--notify"),
 )
@@ -69,8 +69,14 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     stop = commands.add_parser("stop", help="stop a run of yours", allow_abbrev=False)
     stop.add_argument("--now", action="store_true", help="without time for its program to end")
     again = commands.add_parser("again", help="start a run as another was started", allow_abbrev=False)
-    for command in (show, logs, stop, again):
+    attach = commands.add_parser("attach", help="run a shell beside your run", allow_abbrev=False)
+    attach.usage = "bp attach RUN [-- COMMAND ...]"
+    code = commands.add_parser("code", help="write the code of a run to a new folder", allow_abbrev=False)
+    diff = commands.add_parser("diff", help="show what differs between two runs", allow_abbrev=False)
+    for command in (show, logs, stop, again, attach, code, diff):
         command.add_argument("run", metavar="RUN", help="its name or id")
+    code.add_argument("folder", metavar="DIR", help="a folder that does not exist")
+    diff.add_argument("other", metavar="OTHER", help="name or id of the other run")
     ui = commands.add_parser("ui", help="show the pages of the hub in a browser until Ctrl-C", allow_abbrev=False)
     ui.add_argument("service", nargs="?", choices=["mlflow"], default="mlflow")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
@@ -97,10 +103,10 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         from .run import start_run  # noqa: PLC0415  as above
 
         return start_run(hub, options, command)
-    if options.command in {"logs", "stop", "again"}:
+    if options.command in {"logs", "stop", "again", "attach", "code", "diff"}:
         from .runs import act  # noqa: PLC0415  as above
 
-        return act(hub, options)
+        return act(hub, options, command)
     document: object
     lines: Iterable[str]
     if options.command == "gpus" and options.verb:

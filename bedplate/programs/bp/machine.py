@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,14 +19,19 @@ _LONGEST_FOLDER = 44
 _OPTIONS = "-T -a -x -o ClearAllForwardings=yes -o RemoteCommand=none -o LogLevel=ERROR -o ServerAliveInterval=15"
 
 
+def ssh_command(hub: Hub, machine: str, *options: str) -> Sequence[str]:
+    """Return the command of a connection to a machine, which others share. Raises BpError."""
+    folder = str(hub.folder).replace("%", "%%")
+    shared = "none" if len(os.fsencode(folder)) > _LONGEST_FOLDER else f"{folder}/%C"
+    settings = ("-o", "ControlMaster=auto", "-o", "ControlPersist=600", "-o", f"ControlPath={shared}")
+    return ("ssh", *_OPTIONS.split(), *settings, *options, *hub.ssh_words(machine))
+
+
 class Agent:
     """A command of the agent on a machine, whose connection opens at once. Methods raise BpError."""
 
     def __init__(self, hub: Hub, machine: str, *words: str) -> None:
-        self.machine, folder = machine, str(hub.folder).replace("%", "%%")
-        shared = "none" if len(os.fsencode(folder)) > _LONGEST_FOLDER else f"{folder}/%C"
-        settings = ("-o", "ControlMaster=auto", "-o", "ControlPersist=600", "-o", f"ControlPath={shared}")
-        self._command = ("ssh", *_OPTIONS.split(), *settings, *hub.ssh_words(machine), "bedplate-agent", *words)
+        self.machine, self._command = machine, (*ssh_command(hub, machine), "bedplate-agent", *words)
         self._open()
 
     def run(self, document: Mapping[str, Any], has_ended: Callable[[], bool]) -> int:

@@ -17,6 +17,8 @@ _MLFLOW_ID, _NAME = re.compile("[0-9a-f]{32}"), re.compile("[A-Za-z0-9_.-]{1,200
 _NOT_FOUND, _WIDTH, _UNKNOWN = 404, 60, "unknown"
 _GOING_ON = frozenset({"RUNNING", "SCHEDULED"})
 _PARTS = ("tags", "params", "metrics")
+# Milliseconds: an agent reports every minute.
+_SILENT = 180_000
 _LONGEST, _TRIES, _PAUSE = 5_000, 6, 0.5
 _ADJECTIVES = "amber bold brave bright calm clear cool eager fair fast fine gentle golden happy keen kind light neat"
 _ANIMALS = "badger bat bear beaver bee bison camel cat crab crane crow deer dove eagle elk falcon fox goose hare hawk"
@@ -175,13 +177,31 @@ def _state(run: Mapping[str, Any]) -> str:
 
 def _times(run: Mapping[str, Any], now: float) -> tuple[str, str]:
     """Return when a run started, and how long it took or takes."""
-    start = run["start_time"]
-    try:
-        started = f"{datetime.fromtimestamp(start / 1000).astimezone():%Y-%m-%d %H:%M}"
-    except (TypeError, OSError, OverflowError, ValueError):
+    start, started = run["start_time"], _moment(run["start_time"])
+    if started == _UNKNOWN:
         return _UNKNOWN, _UNKNOWN
     seconds = max((run["end_time"] or int(now * 1000)) - start, 0) // 1000
     return started, f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _moment(milliseconds: Any) -> str:  # noqa: ANN401  of any kind
+    try:
+        return f"{datetime.fromtimestamp(milliseconds / 1000).astimezone():%Y-%m-%d %H:%M}"
+    except (TypeError, OSError, OverflowError, ValueError):
+        return _UNKNOWN
+
+
+def _next_step(run: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
+    """Yield what a person may do with a run of bp, and whether its agent is silent."""
+    name, seen = run["tags"].get(f"{_TAG}id"), str(run["tags"].get(f"{_TAG}seen"))
+    if not name:
+        return
+    if has_run_ended(run):
+        yield "next", f"`bp logs {name}`, `bp again {name}`"
+        return
+    if re.fullmatch("[0-9]{1,15}", seen) and now * 1000 - int(seen) > _SILENT:
+        yield "silent since", f"{_moment(int(seen))}: its machine, or the way to the hub, may be down"
+    yield "next", f"`bp logs -f {name}`, `bp stop {name}`"
 
 
 def show_lines(run: Mapping[str, Any], now: float) -> Iterator[str]:
@@ -191,6 +211,7 @@ def show_lines(run: Mapping[str, Any], now: float) -> Iterator[str]:
     facts = {"name": run["name"] or _UNKNOWN, "state": _state(run), "started": start}
     facts["took" if run["end_time"] else "takes so far"] = took
     facts.update({name: tags.pop(_TAG + name, _UNKNOWN) for name in _SHOWN})
+    facts.update(_next_step(run, now))
     for title, values in (
         (run["run"], facts),
         *(("parameters", run["params"]), ("last metrics", run["metrics"]), ("other tags", tags)),

@@ -1,20 +1,26 @@
-"""What people do with a run that exists: read its output, stop it, and repeat it."""
+"""What people do with a run that exists: read its output, stop it, repeat it, look inside, and get its code."""
 
 import argparse
+import os
 import re
 import shlex
+import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ..agent.packs import CodeError, check_out
 from .cluster import api_of, container_of, follow
-from .hub import WRONG, BpError, Hub, say, write
-from .machine import LOST, Agent
+from .hub import WRONG, BpError, Hub, printable, say, write
+from .machine import LOST, Agent, ssh_command
 from .records import end_run, find_run, has_run_ended, stored_names
 from .run import Code, read_options, start_code
-from .snapshot import Snapshot
+from .snapshot import Snapshot, empty_shadow
+from .terminal import attach
 
 Run = Mapping[str, Any]
 # Bytes of a part of a log, and seconds between two looks for new ones.
@@ -23,6 +29,7 @@ _PART, _PAUSE = 256 << 10, 2.0
 _NO_RUN = 204
 _NUMBER = "[0-9]{6}"
 _REPEATED = ("command", "group", "image", "env", "given", "left_out", "head", "remote")
+_COMPARED = ("command", "image", "group", "machine", "gpus", "cpus", "memory", "env")
 # Colleagues can change tags. What a shell or a path gets of them is of these forms.
 _FORMS = {
     "id": "[a-z_][a-z0-9_-]{0,199}",
@@ -34,10 +41,16 @@ _FORMS = {
 }
 
 
-def act(hub: Hub, options: argparse.Namespace) -> int:
+def act(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Do what a command of bp does with a run; return its exit code."""
     run = find_run(hub, options.run)
-    return {"logs": _print_logs, "stop": _stop, "again": _again}[options.command](hub, run, options)
+    if options.command == "diff":
+        return _print_difference(hub, run, find_run(hub, options.other))
+    if options.command == "again":
+        return _again(hub, options, run)
+    if options.command == "attach":
+        return _attach(hub, run, command)
+    return {"logs": _print_logs, "stop": _stop, "code": _check_out}[options.command](hub, run, options)
 
 
 def _tag(run: Run, name: str, default: str = "") -> str:
@@ -152,14 +165,28 @@ def _own_id(hub: Hub, run: Run) -> str:
     return _tag(run, "id")
 
 
-def _pack_paths(run: Run) -> Sequence[str]:
+def pack_paths(run: Run) -> Sequence[str]:
     """Return the packs of a run on the hub. Raises BpError if its record does not name them."""
     owner, tree, base = (_tag(run, name) for name in ("owner", "tree", "base"))
     changes = [] if tree == base else [f"packs/{owner}/{tree}-{base}.pack"]
     return [f"packs/{owner}/{base}-0.pack", *changes]
 
 
-def _again(hub: Hub, run: Run, options: argparse.Namespace) -> int:
+def fetch_packs(hub: Hub, run: Run, folder: Path) -> Sequence[Path]:
+    """Copy the packs of a run to a folder. Raises BpError."""
+    packs = {path: folder / f"pack-{path.rpartition('/')[2]}" for path in pack_paths(run)}
+    for path, file in packs.items():
+        if not file.exists():
+            try:
+                hub.fetch(path, file)
+            except BpError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                raise BpError(f"the hub has no code of {run['name']} any more", "an operator has removed it") from None
+    return [*packs.values()]
+
+
+def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     """Start a run with the code, command, image, place and parameters of another; return its exit code."""
     tags = {name: run["tags"].get(f"bedplate.{name}", "") for name in _REPEATED}
     needed = sorted({*tags["env"].split()} - {word.partition("=")[0] for word in options.env})
@@ -177,14 +204,71 @@ def _again(hub: Hub, run: Run, options: argparse.Namespace) -> int:
         raise BpError(f"the record of {run['name']} has no command", "select another run", WRONG) from None
     document = {**read_options(options, command), "image": tags["image"]}
     say(f"repeats {run['name']}: {tags['command']}")
-    person, paths = hub.settings.person, _pack_paths(run)
+    person, paths = hub.settings.person, pack_paths(run)
     own = [f"packs/{person}/{path.rpartition('/')[2]}" for path in paths]
     with TemporaryDirectory() as folder:
         # A run gets only packs of its own person.
-        new = {name: Path(folder, name.rpartition("/")[2]) for name in own if own != paths}
-        for path, file in zip(paths, new.values()):
-            hub.fetch(path, file)
+        new = dict(zip(own, fetch_packs(hub, run, Path(folder)))) if own != paths else {}
         left_out = [tags["left_out"]] if tags["left_out"] else []
         snapshot = Snapshot(_tag(run, "tree"), 0, int(_tag(run, "size")), left_out, (), tags["head"], tags["remote"])
         code = Code(snapshot, own, new)
         return start_code(hub, options, hub.fleet(), document, code)
+
+
+def _check_out(hub: Hub, run: Run, options: argparse.Namespace) -> int:
+    """Write the code of a run to a new folder."""
+    folder = Path(options.folder)
+    if os.path.lexists(folder) or not folder.parent.is_dir():
+        raise BpError(f"{folder} exists, or is in no folder", "name a new folder", WRONG)
+    with TemporaryDirectory() as packs:
+        try:
+            check_out(fetch_packs(hub, run, Path(packs)), _tag(run, "tree"), folder)
+        except CodeError as error:
+            raise BpError(str(error)) from None
+    return 0
+
+
+def _print_difference(hub: Hub, former: Run, run: Run) -> int:
+    """Print what differs between two runs: their facts, and their code as git shows it."""
+    trees = [_tag(one, "tree") for one in (former, run)]
+    lines = [*_differences(former, run)]
+    if len({*trees}) > 1:
+        with TemporaryDirectory() as folder, empty_shadow(Path(folder)) as shadow:
+            packs = [pack for one in (former, run) for pack in fetch_packs(hub, one, shadow.pack_folder)]
+            lines += shadow.difference(packs, *trees)
+    # Tabs belong to code; other characters could control a terminal.
+    text = "".join("\t".join(map(printable, line.split("\t"))) + "\n" for line in lines)
+    write(text.encode(errors="replace"))
+    return 0
+
+
+def _differences(former: Run, run: Run) -> Iterator[str]:
+    """Yield the facts and parameters that differ."""
+    sides = [
+        {
+            **{name: one["tags"].get(f"bedplate.{name}") for name in _COMPARED},
+            **{f"parameter {name}": value for name, value in one["params"].items()},
+        }
+        for one in (former, run)
+    ]
+    for name in {**sides[0], **sides[1]}:
+        values = [side.get(name) for side in sides]
+        if values[0] != values[1]:
+            yield from (f"{sign} {name}: {value}" for sign, value in zip("-+", values) if value is not None)
+
+
+def _attach(hub: Hub, run: Run, command: Sequence[str]) -> int:
+    """Run a command, or a shell, beside the program of a run; return its exit code."""
+    name = _own_id(hub, run)
+    if _is_in_cluster(run):
+        script = 'cd /bedplate/work; [ "$#" = 0 ] || exec "$@"; exec "$(command -v bash || echo sh)"'
+        return attach(api_of(hub.settings), name, ("sh", "-c", script, "sh", *command))
+    folders = (f"/scratch/{hub.settings.person}/runs/{name}/work", f'/var/cache/bedplate/runs/"$(id -u)"/{name}/work')
+    program = shlex.join(command) if command else '"${SHELL:-sh}" -l'
+    script = f"cd {folders[0]} 2>/dev/null || cd {folders[1]} && exec {program}"
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    words = ssh_command(hub, _tag(run, "machine"), *(["-t"] if has_terminal else []))
+    try:
+        return subprocess.run((*words, script), check=False).returncode  # noqa: S603  of the archive
+    except OSError as error:
+        raise BpError(f"cannot run ssh: {error.strerror}", "install OpenSSH 8.5 or newer") from None

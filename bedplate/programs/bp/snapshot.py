@@ -77,12 +77,24 @@ def open_shadow(cache: Path, folder: Path) -> Iterator["Shadow"]:
         raise BpError(f"no snapshot of this folder: {error}", fix) from None
 
 
+@contextmanager
+def empty_shadow(folder: Path) -> Iterator["Shadow"]:
+    """Yield a repository in an empty folder, for code that comes from the hub. Raises BpError."""
+    shadow = Shadow(folder, folder)
+    try:
+        shadow.pack_folder.mkdir(parents=True)
+        yield shadow
+    except OSError as error:
+        raise BpError(f"git cannot compare the code: {error}", "bp needs git 2.30 or newer, and free space") from None
+
+
 class Shadow:
     """The private repository of a folder. Methods raise BpError for what is in the folder, else OSError."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         self.path, self._folder = path, folder
         self._objects = self.path / "objects"
+        self.pack_folder = self._objects / "pack"
         home = os.environ.get("HOME", "/")
         self._home = {"HOME": home, "XDG_CONFIG_HOME": os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"}
         self._ignores = f"{self._home['XDG_CONFIG_HOME']}/git/ignore"
@@ -115,16 +127,21 @@ class Shadow:
                     return self._keep(packs)
         return self._keep([self._pack(tree)])
 
+    def difference(self, packs: Sequence[Path], former: str, tree: str) -> Sequence[str]:
+        """Return what differs between two trees in packs of this repository; nothing in them is executed."""
+        self._make()
+        for pack in {*packs}:
+            self._git("index-pack", str(pack))
+        # Line ends are part of code.
+        return self._git("diff", "--no-ext-diff", "--no-textconv", former, tree).removesuffix("\n").split("\n")
+
     def forget(self) -> None:
         """Make everything anew at the next snapshot, for example if the hub has lost a pack."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _take(self, include: Sequence[str]) -> Snapshot:
         self._left_out, self._warnings = set(), []
-        if not (self.path / "HEAD").exists():
-            self._git("init", "--quiet", "--template=", "--object-format=sha1")
-            (self.path / "info").mkdir(exist_ok=True)
-            (self.path / "info/attributes").write_text(_ATTRIBUTES)
+        self._make()
         asked = ("config", "--global", "--get", "--type=path", "core.excludesFile")
         self._ignores = self._ask(*asked, **self._home) or self._ignores
         present = {**dict(self._scan(self._folder, "")), **dict(self._included(include))}
@@ -142,6 +159,12 @@ class Shadow:
         self._warnings += [f"{name} changes while it is read" for name in sorted(changed)]
         tree, size = self._git("write-tree").strip(), sum(facts.st_size for facts in present.values())
         return Snapshot(tree, len(present), size, sorted(self._left_out), self._warnings, *self._origin())
+
+    def _make(self) -> None:
+        if not (self.path / "HEAD").exists():
+            self._git("init", "--quiet", "--template=", "--object-format=sha1")
+            (self.path / "info").mkdir(exist_ok=True)
+            (self.path / "info/attributes").write_text(_ATTRIBUTES)
 
     def _scan(self, folder: Path, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the files of a folder, those of nested repositories included; note what is left out."""
