@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .hub import SSH_OPTIONS, WRONG, BpError, Hub
-from .places import choose_place
 from .records import newest_runs
 
 _AT_ONCE, _MOST = 8, 1_000
@@ -34,6 +33,9 @@ def hold_gpus(hub: Hub, machine: str, gpus: int, time: str) -> None:
     """Become an ssh with a shell that has GPUs."""
     if not re.fullmatch("[1-9][0-9]{0,3}[mhd]", time):
         raise BpError(f"{time!r} is not a time", "write 30m, 4h or 2d", WRONG)
+    # Other commands start without it.
+    from .places import choose_place  # noqa: PLC0415
+
     name = choose_place(hub.fleet(), machine, "", gpus).name
     words = (*hub.ssh_words(name), f"bedplate-gpus run --gpus {gpus} -- {_SHELL.format(time)}")
     os.execvp("ssh", ("ssh", "-t", "-a", "-x", *words))  # noqa: S606, S607  a machine of the fleet
