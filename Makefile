@@ -50,7 +50,7 @@ test-unit: $(READY)
 	$(BIN)/pytest tests/unit tests/rehearsal $(SELECT) -n $(TEST_WORKERS) --dist loadfile --durations=5
 
 test-faults: $(READY)
-	$(BIN)/pytest tests/faults -n $(TEST_WORKERS)
+	$(BIN)/pytest tests/faults $(SELECT) -n $(TEST_WORKERS)
 
 # Not part of `test`: counting lines makes the tests take twice as long.
 cover: $(READY)  ## Run the unit and rehearsal tests and print the lines that none of them runs

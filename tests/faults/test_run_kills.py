@@ -13,7 +13,11 @@ import pytest
 from tests.testlab.fakes.runs import AgentRun, RunHub
 
 # Each line is there once, and the start is counted outside of what a run has.
-SCRIPT = 'echo x >>"$0"; for i in 1 2 3 4 5 6 7 8; do echo "line $i"; sleep 0.0{pause}; done; exit {code}'
+# A shell reports on stderr that a process of it was killed.
+SCRIPT = """exec 2>/dev/null
+echo x >>"$0"
+for i in 1 2 3 4 5 6 7 8; do echo "line $i"; sleep 0.0{pause}; done
+exit {code}"""
 EVENTS = ("agent", "program", "hub", "stop", "agent and hub", "nothing")
 
 
