@@ -32,14 +32,16 @@ def test_audit_finds_no_violation_after_an_apply(lab: Lab) -> None:
 
 
 def test_check_shows_the_removal_of_a_person(departure: Departure) -> None:
-    """`--check` shows changes for the removed person where people log in, and no others except the scratch table.
+    """`--check` shows changes for the removed person where people log in, and no others but scratch and run folders.
 
     On the other nodes the account was locked and had no key before.
     """
     assert set(departure.checked) == set(LAB_NODES)
     assert [name for name, changes in departure.checked.items() if changes] == ["titan-03.cellar"]
     assert {name for names in departure.checked.values() for name in names if "cora" not in name} == {
-        "Write the table of /scratch"
+        "Write the table of /scratch",
+        "Write the folders of runs",
+        "Create the folders of runs",
     }
 
 
