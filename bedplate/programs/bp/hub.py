@@ -94,6 +94,7 @@ class Hub(Connection):
         folder = Path(caches) if caches.startswith("/") else Path("~/.cache").expanduser()
         self.folder = folder / "bedplate" / settings.fleet
         self._cache = self.folder / "token"
+        self._document: Mapping[str, Any] = {}
         url = f"https://{settings.host}:{settings.port}"
         super().__init__(url, settings.certificate, self.token, settings.address)
         self.facts = {"schema": 1, "hub": url, "address": settings.address, "certificate": settings.certificate}
@@ -116,7 +117,9 @@ class Hub(Connection):
         return self._known
 
     def fleet(self) -> Mapping[str, Any]:
-        """Return `fleet.json`; if the hub does not serve it the last copy, else that of the archive: see its `time`."""
+        """Return `fleet.json`, asked for once; without an answer the last copy, else that of the archive."""
+        if self._document:
+            return self._document
         copy, document = self.folder / "fleet.json", self.settings.document
         try:
             document = self.call("/fleet.json", patience=_COPY_TIMEOUT)
@@ -127,6 +130,7 @@ class Hub(Connection):
                 document = json.loads(copy.read_text(encoding="utf-8"))
         if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
             raise BpError("the hub's fleet.json is of another version", ARCHIVE)
+        self._document = document
         return document
 
     def ssh_words(self, name: str) -> Sequence[str]:
