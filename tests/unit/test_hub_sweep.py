@@ -141,4 +141,4 @@ def test_a_record_that_does_not_answer_is_no_success(tmp_path: Path) -> None:
     """The unit of the sweep fails, and the next minute tries again."""
     (tmp_path / "socket").touch()
     with pytest.raises(OSError, match="refused"), socket.socket(socket.AF_UNIX):
-        Record(str(tmp_path / "socket"))
+        list(Record(str(tmp_path / "socket")).search(""))

@@ -7,20 +7,23 @@ import struct
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 from threading import Lock, Thread
 from typing import Any
 
-from ..program import ProgramError, output
 from .records import Lines
 from .rules import LARGEST, check_request, check_write, file_of
+from .sweep import SOCKET, Record
 from .sweep import main as sweep
 from .tokens import HOUR, LONGEST, SCOPE, RefusedError, Token, read_token, sign
 
 VOLUME, PEOPLE = Path("/srv/hub"), Path("/etc/bedplate/hub-people")
-_REMOVED, _ENDED, _RECORD = "tokens/removed", "tokens/ended", "/run/mlflow/socket"
+_REMOVED, _ENDED = "tokens/removed", "tokens/ended"
+# Seconds for an answer of MLflow.
+_RECORD_TIMEOUT = 10
 _SHORTEST_KEY, _LARGEST_BODY = 32, 4_096
 _FIRST_DESCRIPTOR = 3  # sd_listen_fds(3)
 
@@ -29,9 +32,9 @@ class Hub:
     """The keys and files of the hub, and MLflow's socket; tests use other folders."""
 
     def __init__(
-        self, keys: Sequence[bytes], volume: Path = VOLUME, people: Path = PEOPLE, record: str = _RECORD
+        self, keys: Sequence[bytes], volume: Path = VOLUME, people: Path = PEOPLE, record: str = SOCKET
     ) -> None:
-        self._keys, self._volume, self._record = keys, volume, record
+        self._keys, self._volume, self._record = keys, volume, Record(record, _RECORD_TIMEOUT)
         self._people, self._removed = Lines(people), Lines(volume / _REMOVED)
         self._runs, self._ended = Lines(volume / "tokens/runs"), Lines(volume / _ENDED)
         self._usage: Mapping[str, Any] = {"time": 0}
@@ -79,12 +82,9 @@ class Hub:
 
     def _id_of(self, run: str) -> str:
         """Return the tag `bedplate.id` of a run. Raises RefusedError if MLflow does not answer, or has no such run."""
-        url = f"http://localhost/api/2.0/mlflow/runs/get?run_id={run}"
         try:
-            answer = output("curl", "--silent", "--fail", "--max-time", "10", "--unix-socket", self._record, url)
-            tags = json.loads(answer)["run"]["data"]["tags"]
-            return next((str(tag["value"]) for tag in tags if tag["key"] == "bedplate.id"), "")
-        except (ProgramError, ValueError, LookupError, TypeError):
+            return self._record.tags(run).get("id", "")
+        except (OSError, HTTPException, ValueError, LookupError, TypeError):
             raise RefusedError(503, "the record does not answer, or has no such run") from None
 
     def _in_use(self, more: int = 0) -> float:

@@ -12,25 +12,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-_SOCKET, _EXPERIMENT, _TAG = "/run/mlflow/socket", "jobs", "bedplate."
+SOCKET = "/run/mlflow/socket"
+"""Where MLflow listens."""
+_EXPERIMENT, _TAG = "jobs", "bedplate."
 # Seconds: an agent reports every minute. A machine that EC2 does not have cannot come back; others may be cut off.
 _SILENT, _UNREACHED, _UNSTARTED, _FRESH = 900, 7 * 86_400, 3_600, 600
-_TIMEOUT, _PAGE = 60, 200
+_PAGE = 200
 Run = Mapping[str, Any]
 
 
 class Record:
     """MLflow's runs of the experiment `jobs`. Methods raise OSError, HTTPException, ValueError and LookupError."""
 
-    def __init__(self, path: str = _SOCKET) -> None:
-        self._path = path
-        found = self._call("GET", f"experiments/get-by-name?experiment_name={_EXPERIMENT}")
-        self._experiment = found["experiment"]["experiment_id"]
+    def __init__(self, path: str = SOCKET, seconds: float = 60) -> None:
+        self._path, self._seconds = path, seconds
 
     def _call(self, method: str, path: str, **values: object) -> Any:  # noqa: ANN401  a document of any kind
         with closing(http.client.HTTPConnection("localhost")) as connection:
             connection.sock = socket.socket(socket.AF_UNIX)
-            connection.sock.settimeout(_TIMEOUT)
+            connection.sock.settimeout(self._seconds)
             connection.sock.connect(self._path)
             body = json.dumps(values) if values else None
             connection.request(method, f"/api/2.0/mlflow/{path}", body, {"Content-Type": "application/json"})
@@ -42,18 +42,22 @@ class Record:
 
     def search(self, condition: str) -> Iterator[Run]:
         """Yield the runs of a condition with their tags; times are seconds."""
-        page: dict[str, object] = {}
+        found = self._call("GET", f"experiments/get-by-name?experiment_name={_EXPERIMENT}")
+        experiments, page = [found["experiment"]["experiment_id"]], dict[str, object]()
         while True:
-            query = {"experiment_ids": [self._experiment], "filter": condition, "max_results": _PAGE, **page}
+            query = {"experiment_ids": experiments, "filter": condition, "max_results": _PAGE, **page}
             answer = self._call("POST", "runs/search", **query)
             for run in answer.get("runs", ()):
-                info, tags = run["info"], run["data"].get("tags", ())
-                facts = {tag["key"].removeprefix(_TAG): tag["value"] for tag in tags if tag["key"].startswith(_TAG)}
+                info = run["info"]
                 start, end = (int(info.get(name) or 0) / 1000 for name in ("start_time", "end_time"))
-                yield {**facts, "run": info["run_id"], "start": start, "end": end}
+                yield {**_tags_of(run), "run": info["run_id"], "start": start, "end": end}
             page = {"page_token": answer.get("next_page_token")}
             if not page["page_token"]:
                 return
+
+    def tags(self, run: str) -> Mapping[str, str]:
+        """Return the tags of bedplate of a run, by its id."""
+        return _tags_of(self._call("GET", f"runs/get?run_id={run}")["run"])
 
     def set_tags(self, run: Run, **tags: str) -> None:
         """Write tags of a run."""
@@ -64,6 +68,11 @@ class Record:
         """Write the end of a run, at the moment of its last sign of life."""
         self.set_tags(run, state="ended", cause=cause)
         self._call("POST", "runs/update", run_id=run["run"], status="FAILED", end_time=int(_last_sign(run) * 1000))
+
+
+def _tags_of(run: Any) -> Mapping[str, str]:  # noqa: ANN401  a document of MLflow
+    tags = run["data"].get("tags", ())
+    return {tag["key"].removeprefix(_TAG): str(tag["value"]) for tag in tags if tag["key"].startswith(_TAG)}
 
 
 def _last_sign(run: Run) -> float:
