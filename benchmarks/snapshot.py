@@ -22,7 +22,7 @@ def main() -> None:
     """Measure, and print the figures; exit with 1 if the target is missed."""
     with TemporaryDirectory() as name:
         base = Path(name)
-        make_folder(base / "work")
+        make_folder(base / "code")
         first = seconds(lambda: snapshot(base))
         seconds(lambda: rsync(base))
         times: dict[str, list[tuple[float, float]]] = {"snapshot and pack": [], "rsync": []}
@@ -50,13 +50,13 @@ def make_folder(folder: Path) -> None:
 
 def snapshot(base: Path) -> None:
     """Take a snapshot, and make its packs."""
-    with open_shadow(base / "cache", base / "work") as shadow:
+    with open_shadow(base / "cache", base / "code") as shadow:
         shadow.packs(shadow.take().tree)
 
 
 def rsync(base: Path) -> None:
     """Copy what has changed to another folder of this disk."""
-    command = ("rsync", "--archive", "--delete", f"{base}/work/", f"{base}/copy")
+    command = ("rsync", "--archive", "--delete", f"{base}/code/", f"{base}/copy")
     subprocess.run(command, check=True)
 
 
