@@ -10,7 +10,7 @@ The program uses the unchanged Pulumi SDK. The modules follow the path of a reso
 - `change`: diff of old and new inputs, and the steps of one resource: create, update, replace, delete.
 - `provider`: the AWS provider's part: checks inputs, applies defaults and tags, calls the resource kind.
 - `kind`, `kinds`: one resource type each: its inputs, and how it is created, read, updated and deleted.
-- `lookups`: data functions such as `aws.ec2.get_ami`. `kinds.calls`: Pulumi inputs as parameters of AWS calls.
+- `lookups`: data functions such as `aws.get_region`. `kinds.calls`: Pulumi inputs as parameters of AWS calls.
 - `schema`: names and types of inputs and outputs, from the SDK. `quotas`: AWS's default quotas.
 - `simulation`: the simulated AWS account and its boto3 clients. `moto`: repairs of moto. `faults`: injected faults.
 - `state`, `wire`: state entries, steps and errors; values on the wire, unknown values and secrets.

@@ -1,28 +1,24 @@
-"""The models of the rehearsal: a resource kind (`ResourceKind`), and a data function (`Lookup`).
+"""The model of a resource type: a resource kind (`ResourceKind`).
 
-A `Kind` lists every input that it models, and whether a change of it updates or replaces the resource. Any other
+A kind lists every input that it models, and whether a change of it updates or replaces the resource. Any other
 input is an error, so that no input of a program is dropped silently. These facts, the defaults and `delete_first`
 come from the AWS provider. `complaints` validates inputs against the schema.
 """
 
 import enum
-import functools
 import pkgutil
-import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from pulumi import _types
 
 from bedplate.rehearsal import schema
-from bedplate.rehearsal.schema import leaf
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN, Reference, Secret
 
 # Properties of a resource by their names in the Pulumi schema (camelCase), as plain JSON values.
@@ -198,80 +194,14 @@ def _is(item: object, expected: type) -> bool:
     return isinstance(item, expected) and (expected is bool or not isinstance(item, bool))
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """The model of one data function: its token, its arguments, and the function that returns its result."""
-
-    token: str
-    args: frozenset[str]
-    find: Callable[[Aws, Props], dict[str, Any]]
-    """Return the properties of the result that are neither empty nor an argument."""
-
-
-Row = TypeVar("Row", ResourceKind, Lookup)
-
-
-def find_rows(package: str, path: Iterable[str], row_type: type[Row]) -> Mapping[str, Row]:
-    """Return the `row_type` objects at the top level of the package's modules, by token."""
-    rows: dict[str, Row] = {}
+def find_kinds(package: str, path: Iterable[str]) -> Mapping[str, ResourceKind]:
+    """Return the resource kinds at the top level of the package's modules, by token."""
+    kinds: dict[str, ResourceKind] = {}
     for module in pkgutil.iter_modules(path, f"{package}."):
         for value in vars(import_module(module.name)).values():
-            if isinstance(value, row_type) and rows.setdefault(value.token, value) is not value:
+            if isinstance(value, ResourceKind) and kinds.setdefault(value.token, value) is not value:
                 raise AssertionError(f"{module.name} has a second row for {value.token}")
-    return MappingProxyType(dict(sorted(rows.items())))
-
-
-@functools.cache
-def empty_result(token: str) -> Mapping[str, Any]:
-    """Return all properties of a data function's result, each with the empty value of its type."""
-    module, _, name = token.removeprefix("aws:").rpartition(":")[0].partition("/")
-    file = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
-    sdk_module = leaf("pulumi_aws" if module == "index" else f"pulumi_aws.{module}", file)
-    result = getattr(sdk_module, f"{capitalized(name)}Result")
-    return {key: schema.empty_value(tp) for key, tp in _types.output_type_types(result).items()}
-
-
-def filters(args: Props, names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return the EC2 filters for `filters`, `tags` and the arguments that `names` maps to a filter."""
-    explicit = [{"Name": block["name"], "Values": block["values"]} for block in args.get("filters") or []]
-    tags = [{"Name": f"tag:{key}", "Values": [value]} for key, value in (args.get("tags") or {}).items()]
-    values = {name: args[key] for key, name in (names or {}).items() if args.get(key) not in (None, "")}
-    by_argument = [{"Name": name, "Values": [aws_text(value)]} for name, value in values.items()]
-    return [*explicit, *tags, *by_argument]
-
-
-def aws_text(value: object) -> str:
-    """Return a value as the text that AWS takes in filters and attributes."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def only_one(noun: str, matches: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the only match; raise ResourceError for none or several, with the provider's messages."""
-    if not matches:
-        raise ResourceError("NotFound", f"no matching {noun} found")
-    if len(matches) > 1:
-        raise ResourceError(
-            "TooManyResults", f"multiple {noun}s matched; use additional constraints to reduce them to one"
-        )
-    return matches[0]
-
-
-def tag_map(tags: list[dict[str, str]] | None) -> dict[str, str]:
-    """Return AWS's list of tags as a mapping."""
-    return {tag["Key"]: tag["Value"] for tag in tags or []}
-
-
-def picked(reply: Mapping[str, Any], token: str) -> dict[str, Any]:
-    """Return the properties of a data function's result that a reply of AWS has under the same name, but capitalized.
-
-    Blocks are left out: their inner names differ.
-    """
-    values = {key: reply.get(capitalized(key)) for key in empty_result(token)}
-    return {key: value for key, value in values.items() if value is not None and not _holds_block(value)}
-
-
-def _holds_block(value: object) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and any(map(_holds_block, value)))
+    return MappingProxyType(dict(sorted(kinds.items())))
 
 
 def capitalized(name: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from bedplate.checks.groups import NODE_TAGS
 from bedplate.plan import Record, plan_fleet
-from bedplate.rehearsal.kind import Lookup, find_rows
+from bedplate.rehearsal.kind import find_kinds
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.kinds.limits import check_tags
 from bedplate.rehearsal.kinds.vpn import device_configuration, make_tunnels
@@ -21,9 +21,9 @@ from tests.testlab.fleets.sketch import catalog, group, sketch
 
 ROW = """
 from dataclasses import replace
-from bedplate.rehearsal.lookups import LOOKUPS
+from bedplate.rehearsal.kinds import KINDS
 
-ROW = replace(LOOKUPS["aws:index/getRegion:getRegion"], token="{}")
+ROW = replace(KINDS["aws:ec2/vpc:Vpc"], token="{}")
 """
 
 
@@ -44,7 +44,7 @@ def test_a_row_in_a_new_module_is_found(package: Path) -> None:
     (package / "first.py").write_text(ROW.format("t:t:First"))
     (package / "second.py").write_text("from rows.first import ROW\n")
 
-    assert list(find_rows("rows", [str(package)], Lookup)) == ["t:t:First"]
+    assert list(find_kinds("rows", [str(package)])) == ["t:t:First"]
 
 
 def test_two_rows_for_one_type_are_refused(package: Path) -> None:
@@ -53,7 +53,7 @@ def test_two_rows_for_one_type_are_refused(package: Path) -> None:
         (package / f"{name}.py").write_text(ROW.format("t:t:Same"))
 
     with pytest.raises(AssertionError, match=r"rows\.second has a second row for t:t:Same"):
-        find_rows("rows", [str(package)], Lookup)
+        find_kinds("rows", [str(package)])
 
 
 PHRASE = "correct horse battery staple"

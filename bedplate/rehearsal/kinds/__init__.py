@@ -9,6 +9,6 @@ Checks yield errors before a call is made; create, update and delete raise `Reso
 
 from collections.abc import Mapping
 
-from bedplate.rehearsal.kind import ResourceKind, find_rows
+from bedplate.rehearsal.kind import ResourceKind, find_kinds
 
-KINDS: Mapping[str, ResourceKind] = find_rows(__name__, __path__, ResourceKind)
+KINDS: Mapping[str, ResourceKind] = find_kinds(__name__, __path__)
