@@ -209,8 +209,8 @@ class _Place:
     """One's own place in the line, at first the last one. Raises ProgramError if there is none."""
 
     def __init__(self, root: Path) -> None:
-        self._files, handle = places(root), None
-        while handle is None:
+        self._files, handle = places(root), -1
+        while handle < 0:
             self.number = 1 + max((number for number, path in enumerate(self._files) if is_locked(path)), default=-1)
             if self.number == _PLACES:
                 raise ProgramError("no place in the line: `bedplate-gpus show` says who has them")
@@ -219,7 +219,7 @@ class _Place:
 
     def advance(self) -> bool:
         """Take free places before one's own; return whether it is the first."""
-        while self.number and (handle := _lock(self._files[self.number - 1])) is not None:
+        while self.number and (handle := _lock(self._files[self.number - 1])) >= 0:
             os.close(self._handle)
             self.number, self._handle = self.number - 1, handle
         return not self.number
@@ -234,7 +234,7 @@ def _take(root: Path, gpus: int) -> Mapping[int, str]:
     taken: dict[int, str] = {}
     for path in files:
         uuid = path.read_text(encoding="ascii")
-        if len(taken) < gpus and uuid in usable and (handle := _lock(path)) is not None:
+        if len(taken) < gpus and uuid in usable and (handle := _lock(path)) >= 0:
             taken[handle] = uuid
     if len(taken) == gpus:
         return taken
@@ -243,23 +243,23 @@ def _take(root: Path, gpus: int) -> Mapping[int, str]:
     raise ProgramError("`bedplate-gpus show` says why GPUs without a lease cannot be used")
 
 
-def _lock(path: Path) -> int | None:
-    """Return an open file that keeps a lock; None if another process has it."""
+def _lock(path: Path) -> int:
+    """Return an open file that keeps a lock; -1 if another process has it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        return None
+        return -1
     return handle
 
 
 def is_locked(path: Path) -> bool:
     """Return whether a process has a file locked; the look itself may keep others from it for a moment."""
     handle = _lock(path)
-    if handle is not None:
+    if handle >= 0:
         os.close(handle)
-    return handle is None
+    return handle < 0
 
 
 def _holder(path: Path) -> Mapping[str, Any]:

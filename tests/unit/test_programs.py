@@ -14,22 +14,29 @@ from bedplate.programs.program import MissingProgramError, ProgramError, output,
 from roles.base import LIBRARY, STAGES, program_files
 from roles.gate.role import Gate
 from roles.vpnagent.role import VpnAgent
+from tests.testlab.fakes.laptop import oldest_python
 from tests.testlab.fakes.node import Recorder, recorded
 
 START = "/usr/local/sbin/start"
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "printed"),
+    ("name", "arguments", "printed", "python"),
     [
-        ("gate", "--help", "--burn-in"),
-        ("worker", "", "usage: bedplate-worker"),
-        ("gateway", "--help", "activate"),
-        ("agent", "", "follow RUN"),
+        ("gate", "--help", "--burn-in", sys.executable),
+        ("worker", "", "usage: bedplate-worker", sys.executable),
+        ("gateway", "--help", "activate", sys.executable),
+        ("agent", "", "follow RUN", oldest_python()),
+        ("gpus", "--help", "who has GPUs", oldest_python()),
     ],
 )
-def test_a_copied_program_needs_only_its_own_files(name: str, arguments: str, printed: str, tmp_path: Path) -> None:
-    """The files that a role copies run with the standard library, and without any other module of the project."""
+def test_a_copied_program_needs_only_its_own_files(
+    name: str, arguments: str, printed: str, python: str, tmp_path: Path
+) -> None:
+    """The files that a role copies run with the standard library, and without any other module of the project.
+
+    Those of machines where people log in run on Python 3.9.
+    """
     *modules, start = program_files(name, START)
     for file in modules:
         path = tmp_path / Path(file.path).relative_to(LIBRARY)
@@ -37,7 +44,7 @@ def test_a_copied_program_needs_only_its_own_files(name: str, arguments: str, pr
         path.write_text(file.text)
     (tmp_path / "start").write_text(start.text.replace(LIBRARY, str(tmp_path)))
 
-    command = (sys.executable, "-ISB", str(tmp_path / "start"), *arguments.split())
+    command = (python, "-ISB", str(tmp_path / "start"), *arguments.split())
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
 
     assert printed in done.stdout + done.stderr
