@@ -12,6 +12,7 @@ from roles.people.accounts import LINGER
 from roles.system import install_packages, start_units
 
 UNIT = "bedplate-gpus.service"
+USER_UNITS, ENDS = "/etc/systemd/user", "bedplate-runs.service"
 RUNS = "/var/cache/bedplate/runs"
 TMPFILES = "/etc/tmpfiles.d/bedplate-jobs.conf"
 
@@ -34,6 +35,9 @@ class Jobs(Role):
         for program in ("gpus", "agent"):
             yield from program_files(program, f"/usr/local/bin/bedplate-{program}")
         yield ManagedFile("Write the folders of runs", TMPFILES, "".join(self._folders()))
+        yield ManagedFile(f"Write {ENDS}", f"{USER_UNITS}/{ENDS}", file_text(f"jobs/{ENDS}"))
+        wish = f"[Unit]\nWants={ENDS}\n"
+        yield ManagedFile("Write ends at boot", f"{USER_UNITS}/default.target.d/bedplate.conf", wish)
         for person in self.people:
             yield ManagedFile(f"Let units of {person.name} outlive logins", f"{LINGER}/{person.name}", "")
         if self.has_gpus:

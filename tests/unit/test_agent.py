@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -242,6 +243,76 @@ def test_one_refusal_ends_no_run(hub: RunHub, tmp_path: Path) -> None:
     assert run.run() == 0
 
     assert hub.statuses == ["FINISHED"]
+
+
+def test_a_long_upload_delays_no_report(hub: RunHub, tmp_path: Path) -> None:
+    """The run is seen meanwhile, and a person who was removed is refused within the time of one part."""
+    script = "head -c 16777216 /dev/zero; trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    run = shell(hub, tmp_path, script)
+    run.pauses = {"_REPORT": 0.2, "_REPEAT": 0.2, "_UPLOAD": 0.1}
+    hub.seconds_of_put = 0.5
+    process = run.start()
+    wait_for(hub.log)
+    first = hub.tags["seen"]
+
+    wait_for(lambda: hub.tags["seen"] != first, 3)
+    hub.refusal = 403
+
+    assert run.end_of(process) == 205
+    assert len(hub.log()) < 1 << 24
+
+
+def test_a_run_that_was_counted_as_lost_goes_on_in_the_record(hub: RunHub, tmp_path: Path) -> None:
+    """The hub ends a run of which it has heard nothing. The next report of its agent takes that back."""
+    run = shell(hub, tmp_path, "echo ready; while [ ! -e ../go ]; do sleep 0.1; done")
+    run.pauses = {"_REPORT": 0.2, "_REPEAT": 0.2, "_UPLOAD": 0.1}
+    process = run.start()
+    wait_for(lambda: "seen" in hub.tags)
+    hub.is_away = True
+    hub.end_connections()
+    time.sleep(1)
+    hub.tags["state"] = "ended"
+
+    hub.is_away = False
+    wait_for(lambda: hub.statuses == ["RUNNING"])
+    assert hub.tags["state"] == "running"
+    (run.folder / "go").touch()
+
+    assert run.end_of(process) == 0
+    assert hub.statuses[1:] == ["FINISHED"]
+
+
+def test_a_process_that_the_kernel_cannot_end_is_an_end(hub: RunHub, tmp_path: Path) -> None:
+    """Such as one that waits for a file server: the record has a code and a cause of it. Lost signals stand in."""
+    run = shell(hub, tmp_path, "echo $$; while :; do sleep 0.1; done", gpus=2)
+    run.before = "ranks._signal, ranks._LONGEST_KILL = lambda *_: None, 0.5"
+    run.given["grace"] = 0.5
+    process = run.start()
+    wait_for(lambda: output(run) and output(run, 1))
+
+    process.send_signal(signal.SIGTERM)
+
+    assert run.end_of(process) == 201
+    for rank in range(2):
+        os.kill(int(output(run, rank)), signal.SIGKILL)
+        assert hub.tags[f"exit.0.{rank}"] == "137"
+        assert hub.tags[f"cause.0.{rank}"] == f"rank {rank} did not end: it waits for a device or a file server"
+
+
+def test_a_run_that_goes_on_keeps_its_folder(hub: RunHub, tmp_path: Path) -> None:
+    """systemd-tmpfiles leaves out what is locked, however old the code is."""
+    run = shell(hub, tmp_path, "echo ready; while [ ! -e ../go ]; do sleep 0.1; done")
+    process = run.start()
+    wait_for(lambda: b"ready" in output(run))
+
+    folder = os.open(run.folder, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    (run.folder / "go").touch()
+
+    assert run.end_of(process) == 0
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(folder)
 
 
 @pytest.mark.parametrize(

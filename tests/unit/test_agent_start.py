@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,9 @@ units = base / "units"
 units.mkdir(exist_ok=True)
 if Path(sys.argv[0]).name == "systemctl":
     action, unit = sys.argv[2], units / sys.argv[-1]
-    pid = int(unit.read_text()) if unit.exists() else 0
+    pid = int(unit.read_text() or 0) if unit.exists() else 0
     if action == "is-active":
-        print("active" if pid else "inactive")
+        print("active" if pid else "activating" if unit.exists() else "inactive")
     elif pid:
         os.kill(pid, signal.SIGTERM)
     sys.exit()
@@ -137,21 +139,63 @@ def test_a_run_is_started_once_and_followed(machine: Machine, hub: RunHub, tmp_p
     assert machine.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_runs_are_listed_and_stopped(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+def test_two_starts_at_once_are_one(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """Such as after a lost connection: the second one follows, whoever was first."""
+    path = tmp_path / "bin/systemd-run"
+    path.write_text(path.read_text().replace("\npost = ", "\ntime.sleep(2)\npost = "))
+    document = given(hub, tmp_path, "echo once; exit 7")
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(machine.agent, "start", "--follow", given=document)
+        wait_for((tmp_path / f"units/bp-{ID}").exists)
+        second = machine.agent("start", "--follow", given=document)
+
+    assert [done.returncode for done in (first.result(), second)] == [7, 7], second.stderr
+    assert second.stdout == first.result().stdout
+
+
+def test_the_boot_after_a_power_loss_writes_the_ends(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """Of runs that were cut off, and those that the record lacks; it fails while the hub is away."""
+    document = given(hub, tmp_path, "echo ready; while :; do sleep 0.1; done")
+    machine.agent("start", given=document)
+    wait_for(lambda: b"ready" in b"".join(part.read_bytes() for part in machine.folder.glob("logs/0/0/*")))
+    assert machine.agent("end").returncode == 0
+    assert not (machine.folder / END).exists()
+
+    cut = machine.folder.parent / "ada-1127-cut-otter"
+    shutil.copytree(machine.folder, cut)
+    told = json.loads((cut / "run.json").read_text())
+    (cut / "run.json").write_text(json.dumps({**told, "id": cut.name, "boot": "former", "grace": 0}))
+    shutil.copytree(cut, cut.parent / "ada-1127-damaged-otter")
+    (cut.parent / "ada-1127-damaged-otter/run.json").write_text("")
+    hub.is_away = True
+    hub.end_connections()
+    assert machine.agent("end").returncode == 204
+    assert json.loads((cut / END).read_text())["cause"] == "the machine lost power or restarted"
+    hub.is_away = False
+
+    assert machine.agent("end").returncode == 0
+    assert (hub.statuses[-1], hub.tags["cause"]) == ("FAILED", "the machine lost power or restarted")
+    assert not (machine.folder / END).exists()
+    ends = hub.ends
+    assert machine.agent("end").returncode == 0
+    assert hub.ends == ends
+    machine.agent("stop", ID, "--now")
+    wait_for(lambda: hub.statuses[-1] == "KILLED")
+
+
+def test_runs_are_stopped(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
     """By the name of who stops them; `--now` gives a program no time."""
     document = given(hub, tmp_path, "trap '' TERM; echo ready; while :; do sleep 1; done", grace=100)
     assert machine.agent("start", given=document).returncode == 0
     wait_for(lambda: b"ready" in b"".join(part.read_bytes() for part in machine.folder.glob("logs/0/0/*")))
 
-    (running,) = json.loads(machine.agent("list").stdout)
     stopped = machine.agent("stop", ID, "--now")
     followed = machine.agent("follow", ID)
 
-    assert (running["id"], running["state"], running["gpus"]) == (ID, "running", 0)
     assert (stopped.returncode, followed.returncode) == (0, 201)
     assert followed.stderr.endswith("\nstopped by root\n")
-    (ended,) = json.loads(machine.agent("list").stdout)
-    assert (ended["state"], ended["code"]) == ("ended", 201)
+    assert json.loads((machine.folder / END).read_text())["code"] == 201
     wait_for(lambda: hub.statuses == ["KILLED"])
     assert machine.agent("stop", ID).returncode == 0
     assert hub.statuses == ["KILLED"]
@@ -166,7 +210,7 @@ def test_an_agent_that_was_killed_has_an_end(machine: Machine, hub: RunHub, tmp_
 
     assert machine.agent("follow", ID).returncode == 137
     wait_for(lambda: hub.statuses == ["FAILED"])
-    assert hub.tags["cause"] == "the agent ended before its program, or the machine did: signal, -9"
+    assert hub.tags["cause"] == "the agent ended before its program: signal, -9"
     assert hub.log() == b"ready\n"
 
 

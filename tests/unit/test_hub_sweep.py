@@ -16,6 +16,7 @@ from bedplate.programs.hub.sweep import Record, lost_cause, sweep
 NOW = 1_800_000_000.0
 FLEET: Mapping[str, Any] = {"time": NOW - 30, "faults": [], "machines": {"titan-03": {}}}
 DAY = 86_400.0
+POD = "its pod was silent for 15 minutes: it was deleted or evicted, or its node is lost"
 
 
 class FakeRecord(ThreadingUnixStreamServer):
@@ -26,6 +27,7 @@ class FakeRecord(ThreadingUnixStreamServer):
     def __init__(self, path: Path) -> None:
         super().__init__(str(path), _Requests)
         self.runs: dict[str, dict[str, Any]] = {}
+        self.refused = set[str]()
         Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def add(self, name: str, start: float, **tags: str) -> None:
@@ -42,6 +44,7 @@ class _Requests(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", 0))
         body = json.loads(self.rfile.read(length) or "{}")
         answer: dict[str, Any] = {"experiment": {"experiment_id": "7"}}
+        status = 200
         runs = self.server.runs
         if self.path.endswith("runs/search"):
             assert body["filter"] == "attributes.status = 'RUNNING'"
@@ -49,13 +52,15 @@ class _Requests(BaseHTTPRequestHandler):
             number = int(body.get("page_token") or 0)
             page = [_document(name, run) for name, run in found.items()][number : number + 1]
             answer = {"runs": page, "next_page_token": str(number + 1) if number + 1 < len(found) else ""}
+        elif body.get("run_id") in self.server.refused:
+            status = 400
         elif self.path.endswith("runs/update"):
             runs[body["run_id"]] |= {"status": body["status"], "end": body["end_time"] / 1000}
         elif self.path.endswith("log-batch"):
             tags = {tag["key"].removeprefix("bedplate."): tag["value"] for tag in body["tags"]}
             runs[body["run_id"]]["tags"] |= tags
         text = json.dumps(answer).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
@@ -98,7 +103,12 @@ def _sweep(mlflow: FakeRecord) -> None:
     ("run", "fleet", "cause"),
     [
         ({"state": "sent"}, FLEET, ""),
-        ({"state": "sent", "start": NOW - 4_000}, FLEET, "it was never started"),
+        # The upload of its code may take hours.
+        ({"state": "sent", "start": NOW - 20_000}, FLEET, ""),
+        ({"state": "sent", "start": NOW - 2 * DAY}, FLEET, "it was never started"),
+        ({"state": "queued", "image": "r@sha256:1", "start": NOW - DAY}, FLEET, ""),
+        ({"state": "running", "image": "r@sha256:1", "seen": NOW - 800}, FLEET, ""),
+        ({"state": "running", "image": "r@sha256:1", "seen": NOW - 1_000}, FLEET, POD),
         ({"state": "queued", "start": NOW - 2 * DAY}, FLEET, ""),
         # A run that somebody has made with MLflow alone, such as in a notebook.
         ({"start": NOW - 30 * DAY}, FLEET, ""),
@@ -135,6 +145,29 @@ def test_a_lost_run_ends_when_it_was_last_seen(mlflow: FakeRecord) -> None:
     assert (lost["status"], lost["end"], lost["tags"]["state"]) == ("FAILED", NOW - 7_200, "ended")
     assert lost["tags"]["cause"] == "its machine train-7 has ended"
     assert (alive["status"], alive["tags"]["state"]) == ("RUNNING", "running")
+
+
+def test_a_run_that_the_record_refuses_keeps_no_other_from_its_end(
+    mlflow: FakeRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The journal names it."""
+    for name in ("first", "broken", "last"):
+        mlflow.add(name, NOW - DAY, state="running", machine="train-7", seen=str(int((NOW - 7_200) * 1000)))
+    mlflow.add("unseen", NOW - DAY, state="running", machine="train-7", seen=f"{10**400}")
+    mlflow.refused.add("broken")
+
+    _sweep(mlflow)
+
+    assert [run["status"] for run in mlflow.runs.values()] == ["FAILED", "RUNNING", "FAILED", "RUNNING"]
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["<3>broken", "<3>unseen"]
+
+
+def test_nobody_is_silent_before_the_record_could_be_written() -> None:
+    """After a restart of the record agents have time to report."""
+    run = {"state": "running", "image": "r@sha256:1", "seen": str(int((NOW - 1_000) * 1000)), "start": NOW - DAY}
+
+    assert lost_cause(run, FLEET, NOW, NOW - 800) == ""
+    assert lost_cause(run, FLEET, NOW, NOW - 950) == POD
 
 
 def test_a_record_that_does_not_answer_is_no_success(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from bedplate.plan.fleet import Access, Account, Accounts
 from roles.base import STAGES
 from roles.catalog import names_of, roles_of
-from roles.jobs.role import RUNS, TMPFILES, UNIT, Jobs
+from roles.jobs.role import ENDS, RUNS, TMPFILES, UNIT, USER_UNITS, Jobs
 from roles.people.accounts import LINGER, AccountState, end_departed
 from roles.system import UnitStates
 from tests.testlab.fakes.node import Recorder, recorded
@@ -39,6 +39,14 @@ def test_units_of_people_run_without_a_login() -> None:
 
     assert [played.written(f"{LINGER}/{name}") for name in ("ada", "ben")] == ["", ""]
     assert ends == ["Disable lingering of cy", "Disable lingering of ben"]
+
+
+def test_the_manager_of_each_person_writes_ends_at_boot() -> None:
+    """Of runs that a power loss has cut off; it tries again while the hub is away."""
+    played = Recorder(DEBIAN).play(Jobs((ADA, BEN), has_gpus=False))
+
+    assert "Restart=on-failure" in played.written(f"{USER_UNITS}/{ENDS}")
+    assert f"Wants={ENDS}" in played.written(f"{USER_UNITS}/default.target.d/bedplate.conf")
 
 
 def test_everybody_who_may_log_in_lingers() -> None:

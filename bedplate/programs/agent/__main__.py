@@ -1,11 +1,11 @@
-"""The command `bedplate-agent`, for bp and for units: start, follow, stop and list runs; be the first process of one.
+"""The command `bedplate-agent`, for bp and for units: start, follow and stop runs; be the first process of one.
 
 run [-- PROGRAM ...]     be the first process of a run, by BEDPLATE_*, or by its folder: run --folder FOLDER
 end --folder FOLDER      write the end of a run whose first process has ended without it
+end                      write the ends of runs of former boots, and those that the record lacks
 start [--follow [BYTE]]  start the run that stdin has as JSON, once; print its output from a byte on
 follow RUN [RANK [BYTE]] print the output of a run from a byte on; exit as its program
 stop RUN [--now]         stop a run: its program gets SIGTERM, and its time to end, or none
-list                     print the runs of this account on this machine as JSON
 """
 
 import json
@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..connection import HubError
+from ..connection import AWAY, HubError
 from ..program import ProgramError, output, run, write_text
-from .run import END, NO_LEASE, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
+from .run import END, NO_LEASE, RECORDED, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
 from .spool import follow
 
 AGENT, GPUS = "/usr/local/bin/bedplate-agent", "/usr/local/bin/bedplate-gpus"
@@ -33,7 +33,7 @@ _GOING_ON = {"active", "activating", "deactivating", "reloading"}
 def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = Path("/var/cache/bedplate/runs")) -> int:
     """Run a command; return the exit code."""
     command, *rest = [*words, "", ""]
-    if command not in {"run", "end", "start", "follow", "stop", "list"}:
+    if command not in {"run", "end", "start", "follow", "stop"}:
         sys.stderr.write(f"{__doc__}\n")
         return WRONG_SETTINGS
     own = scratch / _person()
@@ -47,12 +47,12 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
             return _follow(folder, "0", int(rest[1] or 0)) if rest[0] == "--follow" else 0
         if command == "follow":
             return _follow(folder, rest[1] or "0", int(words[3]) if words[3:] else 0)
-        if command == "end":
-            _end(folder)
-        elif command == "stop":
+        if command == "stop":
             _stop(folder, is_now="--now" in rest)
+        elif rest[0] == "--folder":
+            _end(folder)
         else:
-            sys.stdout.write(json.dumps([_facts(path.parent) for path in sorted(base.glob("[a-z_]*/run.json"))]) + "\n")
+            return _end_cut(base)
     except KeyError as error:
         sys.stderr.write(f"error: {error.args[0]} is missing\n")
     except (ProgramError, HubError, OSError, ValueError, TypeError) as error:
@@ -99,13 +99,34 @@ def _end(folder: Path) -> None:
     """Write the end of a run whose first process has ended, as systemd says how, unless it has."""
     given = read(folder / "run.json")
     result, status = (os.environ.get(name, "unknown") for name in ("SERVICE_RESULT", "EXIT_STATUS"))
-    code, cause = _KILLED, f"the agent ended before its program, or the machine did: {result}, {status}"
+    code, cause = _KILLED, f"the agent ended before its program: {result}, {status}"
     if (folder / STOP).exists():
         code, cause = STOPPED, stop_of(folder)[0]
     elif status == str(NO_LEASE):
         code, cause = NO_LEASE, "no GPUs were free in time"
+    elif given["boot"] != _boot():
+        cause = "the machine lost power or restarted"
     end = write_end(folder, code, cause, {}, is_stopped=code == STOPPED)
     Run(folder, _variables(folder, given)).write_record(end, given["grace"])
+
+
+def _end_cut(base: Path) -> int:
+    """Write what the ends of runs lack; return 0 unless the hub is away, and a repeat may help."""
+    status = 0
+    for path in sorted(base.glob("[a-z_]*/run.json")):
+        folder = path.parent
+        try:
+            is_cut = (folder / END).exists() or read(path)["boot"] != _boot()
+            if is_cut and not (folder / RECORDED).exists() and not _is_going_on(folder):
+                _end(folder)
+        except (HubError, OSError, ValueError, LookupError) as error:
+            sys.stderr.write(f"{folder.name}: {error}\n")
+            status = WRONG_SETTINGS if getattr(error, "reason", "") == AWAY else status
+    return status
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def _start(base: Path, given: dict[str, Any]) -> Path:
@@ -121,13 +142,16 @@ def _start(base: Path, given: dict[str, Any]) -> Path:
     for file in ("token", "certificate", "secrets", "params"):
         value = given.pop(file)
         write_text(new / file, value if isinstance(value, str) else json.dumps(value), 0o600)
-    write_text(new / "run.json", json.dumps(given), 0o600)
+    write_text(new / "run.json", json.dumps({**given, "boot": _boot()}), 0o600)
     try:
         new.rename(folder)
     except OSError:
         shutil.rmtree(new)
     if not any((folder / name).exists() for name in (STARTED, END)) and not _is_going_on(folder):
-        output(*_unit(unit, folder, given))
+        started = run(*_unit(unit, folder, given))
+        # Another start may have been first.
+        if started.error and not (folder / END).exists() and not _is_going_on(folder):
+            raise ProgramError(started.error)
     sys.stdout.write(json.dumps({"unit": unit, "machine": socket.gethostname()}) + "\n")
     sys.stdout.flush()
     return folder
@@ -183,12 +207,6 @@ def _stop(folder: Path, *, is_now: bool) -> None:
     output("systemctl", "--user", "stop", "--no-block", f"bp-{folder.name}")
     # A unit that is being stopped gets no second signal from `stop`.
     run("systemctl", "--user", "kill", "--kill-who=main", f"bp-{folder.name}")
-
-
-def _facts(folder: Path) -> Mapping[str, Any]:
-    given, end = read(folder / "run.json"), read(folder / END) if (folder / END).exists() else {}
-    state = "ended" if end else "running" if _is_going_on(folder) else "lost"
-    return {**{name: given[name] for name in ("id", "run", "command", "gpus")}, "state": state, **end}
 
 
 if __name__ == "__main__":

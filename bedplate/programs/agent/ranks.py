@@ -78,6 +78,8 @@ class Ranks:
             if not process:
                 time.sleep(_LOOK)
             now = time.monotonic()
+        code, cause = _SIGNALLED + signal.SIGKILL, "did not end: it waits for a device or a file server"
+        self.ended.update({rank: (code, f"rank {rank} {cause}") for rank in self._left.values()})
         for pump in self._pumps:
             pump.join(_LONGEST_KILL)
 

@@ -1,5 +1,6 @@
 """A run: fetch the code, start the ranks, report to the hub that it goes on, and write how it ended."""
 
+import fcntl
 import json
 import os
 import signal
@@ -36,6 +37,8 @@ class Run:
 
     def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         own = {name[len(_PREFIX) :]: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
+        # While a folder is locked, systemd-tmpfiles removes nothing of it: code may be older than its limit.
+        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
         self._told = {**_DEFAULTS, "CACHE": f"{folder}/packs", **own, **variables}
         self._folder, self._beside, self._start = folder, Path(self._told["TOKEN_FILE"]).parent, time.monotonic()
         self._node, self._nodes, self._attempt = (int(self._told[name]) for name in ("RANK", "NODES", "ATTEMPT"))
@@ -151,26 +154,33 @@ class Run:
 
         If the hub refuses that twice, the person may not run it any more.
         """
-        tags, due, is_refused = {**self._tags, "state": "running"}, 0.0, False
+        running = tags = {**self._tags, "state": "running"}
+        due, is_refused, was_away = 0.0, False, False
         while not self._over.wait(_UPLOAD if due else 0):
-            self._put_logs(0)
+            self._put_logs(0, due)
             if time.monotonic() < due:
                 continue
             try:
                 self._set_tags({**tags, "seen": str(int(self._hub.now * 1000))}, _REPEAT)
-                tags, due, is_refused = {}, time.monotonic() + _REPORT, False
+                if was_away:
+                    self._hub.call(f"{_API}update", {"run_id": self._run, "status": "RUNNING"}, _REPEAT)
+                tags, due, is_refused, was_away = {}, time.monotonic() + _REPORT, False, False
             except HubError as error:
-                if error.status in _DENIED and is_refused:
+                # The hub ends records of runs of which it has heard nothing.
+                tags, is_denied = running, error.status in _DENIED
+                if is_denied and is_refused:
                     self._is_refused = True
                     ranks.asked.append((f"stopped: {error}", min(self._grace, _REPEAT)))
-                due, is_refused = time.monotonic() + _REPEAT, error.status in _DENIED
+                due, is_refused, was_away = time.monotonic() + _REPEAT, is_denied, was_away or not is_denied
 
-    def _put_logs(self, patience: float) -> None:
+    def _put_logs(self, patience: float, until: float = float("inf")) -> None:
         """Give the hub what it lacks of the output. What it refuses now, such as on a full disk, it gets later."""
         for folder in self._logs.glob("*"):
             path = f"{self._told['ARTIFACTS']}/{folder.relative_to(self._folder)}"
             with suppress(HubError):
                 for name, data in self._spools.setdefault(folder.name, Spool(folder)).missing():
+                    if time.monotonic() > until:
+                        return
                     self._hub.put(f"{path}/{name}", data, patience)
 
     def _put_output(self, patience: float) -> None:

@@ -6,6 +6,7 @@ A timer runs `bedplate-hub sweep` every minute.
 import http.client
 import json
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -15,8 +16,9 @@ from typing import Any
 SOCKET = "/run/mlflow/socket"
 """Where MLflow listens."""
 _EXPERIMENT, _TAG = "jobs", "bedplate."
-# Seconds: an agent reports every minute. A machine that EC2 does not have cannot come back; others may be cut off.
-_SILENT, _UNREACHED, _UNSTARTED, _FRESH = 900, 7 * 86_400, 3_600, 600
+# Seconds: an agent reports every minute. A machine that EC2 does not have cannot come back; others may be cut off. The
+# agent of a pod that was cut off takes its end back. Code may be sent for hours.
+_SILENT, _UNREACHED, _UNSTARTED, _FRESH = 900, 7 * 86_400, 86_400, 600
 _PAGE = 200
 Run = Mapping[str, Any]
 
@@ -25,13 +27,13 @@ class Record:
     """MLflow's runs of the experiment `jobs`. Methods raise OSError, HTTPException, ValueError and LookupError."""
 
     def __init__(self, path: str = SOCKET, seconds: float = 60) -> None:
-        self._path, self._seconds = path, seconds
+        self.path, self._seconds = path, seconds
 
     def _call(self, method: str, path: str, **values: object) -> Any:  # noqa: ANN401  a document of any kind
         with closing(http.client.HTTPConnection("localhost")) as connection:
             connection.sock = socket.socket(socket.AF_UNIX)
             connection.sock.settimeout(self._seconds)
-            connection.sock.connect(self._path)
+            connection.sock.connect(self.path)
             body = json.dumps(values) if values else None
             connection.request(method, f"/api/2.0/mlflow/{path}", body, {"Content-Type": "application/json"})
             response = connection.getresponse()
@@ -80,10 +82,10 @@ def _last_sign(run: Run) -> float:
     return int(seen) / 1000 if seen.isdecimal() else float(run["start"])
 
 
-def lost_cause(run: Run, fleet: Mapping[str, Any], now: float) -> str:
+def lost_cause(run: Run, fleet: Mapping[str, Any], now: float, since: float = 0.0) -> str:
     """Return why nobody will hear of a run again; empty if somebody may.
 
-    The machines of fleet.json count only if it is of now, and complete.
+    The machines of fleet.json count only if it is of now, and complete. The record takes reports since a time.
     """
     machine, silent = str(run.get("machine", "")), now - _last_sign(run)
     if "state" not in run:
@@ -94,14 +96,22 @@ def lost_cause(run: Run, fleet: Mapping[str, Any], now: float) -> str:
     is_known = not fleet.get("faults") and (fleet.get("time") or 0) > now - _FRESH
     if machine and is_known and machine not in fleet["machines"] and silent > _SILENT:
         return f"its machine {machine} has ended"
+    if "image" in run and "seen" in run and min(silent, now - since) > _SILENT:
+        return f"its pod was silent for {_SILENT // 60} minutes: it was deleted or evicted, or its node is lost"
     return f"nothing was heard of it for {_UNREACHED // 86_400} days" if silent > _UNREACHED else ""
 
 
 def sweep(record: Record, fleet: Mapping[str, Any], now: float) -> None:
     """End the records of lost runs. Their tokens stay: an agent that was only cut off writes its own end."""
-    for run in record.search("attributes.status = 'RUNNING'"):
-        if cause := lost_cause(run, fleet, now):
-            record.end(run, cause)
+    since = Path(record.path).stat().st_mtime
+    # Pages of a search would move while runs end.
+    for run in [*record.search("attributes.status = 'RUNNING'")]:
+        try:
+            if cause := lost_cause(run, fleet, now, since):
+                record.end(run, cause)
+        except (OSError, http.client.HTTPException, ValueError, LookupError, ArithmeticError) as error:
+            # Colleagues can write the tags of a run. The others have their ends nevertheless.
+            sys.stderr.write(f"<3>{run['run']}: {error}\n")
 
 
 def main(volume: Path) -> None:

@@ -31,6 +31,7 @@ class RunHub(FakeHub):
         self.statuses: list[str] = []
         self.files: dict[str, bytes] = {}
         self.refusal = self.first_refusals = self.ends = 0
+        self.seconds_of_put = 0.0
         super().__init__(folder, address=address, listener=listener)
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
@@ -43,6 +44,7 @@ class RunHub(FakeHub):
             self.first_refusals -= 1
             return 403, {}, b"{}"
         if name != path and method == "PUT":
+            time.sleep(self.seconds_of_put)
             self.files[name] = body
         elif name != path:
             answer = (200, {}, self.files[name]) if name in self.files else (404, {}, b"{}")
@@ -102,6 +104,7 @@ from pathlib import Path
 from bedplate.programs.agent import ranks, run
 from bedplate.programs.agent.__main__ import main
 vars(run).update({pauses})
+{before}
 ranks.own_cgroup = lambda: Path({cgroup!r})
 sys.exit(main(sys.argv[1:]))
 """
@@ -143,6 +146,8 @@ class AgentRun:
         self.pauses: dict[str, float] = {}
         """Other seconds for what the agent repeats, by the name of the constant."""
         self.cgroup = Path("/nonexistent")
+        self.before = ""
+        """A statement of Python before the start of the agent."""
 
     def prepare(self) -> None:
         """Write what `start` writes."""
@@ -151,11 +156,16 @@ class AgentRun:
         for name in ("token", "certificate", "secrets", "params"):
             value = given.pop(name)
             (self.folder / name).write_text(value if isinstance(value, str) else json.dumps(value))
-        (self.folder / "run.json").write_text(json.dumps(given))
+        (self.folder / "run.json").write_text(json.dumps({**given, "boot": "a-former-one"}))
 
     def agent(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401  as Popen
         """Start a command of the agent, by the oldest Python that it supports."""
-        command = (oldest_python(), "-c", _MAIN.format(pauses=self.pauses, cgroup=str(self.cgroup)), *words)
+        command = (
+            oldest_python(),
+            "-c",
+            _MAIN.format(pauses=self.pauses, cgroup=str(self.cgroup), before=self.before),
+            *words,
+        )
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LEFT": "yes", **self.environment}
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=environment, stderr=pipe, start_new_session=True, cwd="/", **options)
