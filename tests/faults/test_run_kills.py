@@ -11,13 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.testlab.fakes.runs import AgentRun, RunHub
+from tests.testlab.kills import SCRIPT, KilledRun
 
-# Each line is there once, and the start is counted outside of what a run has.
-# A shell reports on stderr that a process of it was killed.
-SCRIPT = """exec 2>/dev/null
-echo x >>"$0"
-for i in 1 2 3 4 5 6 7 8; do echo "line $i"; sleep 0.0{pause}; done
-exit {code}"""
 EVENTS = ("agent", "program", "hub", "stop", "agent and hub", "nothing")
 
 
@@ -46,7 +41,7 @@ def live_through(seed: int, base: Path) -> str:
     base.mkdir()
     event, code = EVENTS[seed % len(EVENTS)], chance.choice((0, 7))
     with RunHub(base) as hub:
-        script = SCRIPT.format(pause=chance.randrange(10, 80), code=code)
+        script = SCRIPT.format(pause=chance.uniform(0.01, 0.08), code=code)
         run = AgentRun(hub, base / f"ada-{seed}", {"a": b""}, ["sh", "-c", script, str(base / "starts")], grace=5)
         run.pauses = {"_REPORT": 0.1, "_REPEAT": 0.1, "_UPLOAD": 0.1}
         process = run.start()
@@ -75,20 +70,11 @@ def live_through(seed: int, base: Path) -> str:
 
 def wrong_with(run: AgentRun, hub: RunHub, base: Path, code: int, status: int) -> str:
     """Return what is wrong with a run that has ended."""
-    starts = (base / "starts").read_text() if (base / "starts").exists() else ""
-    lines = "".join(f"line {number}\n" for number in range(1, 9)).encode()
-    end = run.end
-    checks = {
-        "it was started more than once": len(starts) <= 2,
-        "it has no end": bool(end["cause"]),
-        "the hub has another end": (hub.tags.get("state"), hub.tags.get("cause")) == ("ended", end["cause"]),
-        "the hub has another status": {*hub.statuses} == {end["status"]},
-        "the agent ended otherwise": status in {end["code"], -9, -15},
-        "the program ended otherwise": status != 0 or end["code"] == code,
-        "output is lost or doubled": hub.log() == lines if status == code else lines.startswith(hub.log()),
-        "processes are left": not processes_of(run.folder),
-    }
-    return ", ".join(text for text, is_right in checks.items() if not is_right)
+    starts = len((base / "starts").read_text().splitlines()) if (base / "starts").exists() else 0
+    end, record = run.end, {**hub.tags, "status": " ".join({*hub.statuses})}
+    has_processes = bool(processes_of(run.folder))
+    wrong = KilledRun(code, status, starts, hub.log().decode(), end, record, has_processes).problems()
+    return wrong if status in {end["code"], -9, -15} else f"the agent ended otherwise {wrong}"
 
 
 def failures(count: int, base: Path) -> list[str]:

@@ -8,6 +8,7 @@ from tests.testlab.machines.gateways import LaptopGateways, laptop_gateways
 from tests.testlab.machines.lab import WORKBENCH, Departure, FleetFolder, Lab, applied_lab, make_fleet_folder
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.whole_hub import Laptop, WholeHub, whole_hub
+from tests.testlab.machines.whole_runs import WholeRuns, whole_runs
 from tests.testlab.run import need_program, need_root
 
 # Modules that share the nodes of a session-scoped fixture.
@@ -20,10 +21,12 @@ _SHARED_NODES = {
     "test_person": "gateways",
     "test_hub_chain": "hub",
     "test_hub_faults": "hub",
+    "test_run_whole": "runs",
+    "test_run_whole_kills": "runs",
 }
 
 # These take minutes, so they start first; otherwise one worker would run alone at the end.
-_SLOW = ("test_apply_brittle", "test_judges", "lab", "gateways", "hub", "test_homes")
+_SLOW = ("test_apply_brittle", "test_judges", "lab", "gateways", "hub", "runs", "test_homes")
 
 
 # pytest-xdist reads the markers in the same hook, later.
@@ -94,6 +97,16 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeHub]:
     for program in ("dnsmasq", "openssl"):
         need_program(program)
     with whole_hub(tmp_path_factory.mktemp("hub")) as configured:
+        yield configured
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeRuns]:
+    """Yield a hub, a workbench and two laptops; two modules share them, so tests must restore their state."""
+    _require_programs()
+    for program in ("dnsmasq", "openssl"):
+        need_program(program)
+    with whole_runs(tmp_path_factory.mktemp("runs")) as configured:
         yield configured
 
 

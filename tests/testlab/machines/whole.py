@@ -161,15 +161,8 @@ def whole_machine(kind: Kind, folder: Path) -> Iterator[Whole]:
         buckets = dict.fromkeys(s3_names(planned), S3)
         resolvers = tuple(map(str, planned.resolvers))
         stack.enter_context(answering_names(lab, {**names, **buckets}, resolvers))
-        node = lab.boot(kind.machine, kind.address, planned.full_name)
+        node = _boot(kind, lab, fleet, planned, authority)
         stack.callback(node.machine.crash)
-        fleet.trust(node)
-        equip(node, authority, kind.hardware, planned.types[0] if planned.types else "")
-        if NodeRole.TUNNELS in planned.roles:
-            substitute_ipsec(node)
-        node.run(kind.prepared, seconds=300)
-        if planned.cluster:
-            install_packages(node, planned)
         machine = Whole(kind, lab, fleet, plan, planned, keys, files, node, stack, folder, cluster=cluster)
         _start(machine)
         if planned.laptops:
@@ -185,6 +178,31 @@ def whole_machine(kind: Kind, folder: Path) -> Iterator[Whole]:
             )
             assert done.returncode == 0, done.stderr
         yield machine
+
+
+def _boot(kind: Kind, lab: NodeLab, fleet: FleetFolder, planned: NodePlan, authority: Authority) -> Node:
+    """Boot a machine with its hardware and what its kind needs before the first configuration."""
+    node = lab.boot(kind.machine, kind.address, planned.full_name)
+    fleet.trust(node)
+    equip(node, authority, kind.hardware, planned.types[0] if planned.types else "")
+    if NodeRole.TUNNELS in planned.roles:
+        substitute_ipsec(node)
+    node.run(kind.prepared, seconds=300)
+    if planned.cluster:
+        install_packages(node, planned)
+    return node
+
+
+def machine_beside(machine: Whole, kind: Kind) -> Whole:
+    """Return a machine of a site in the network and the fleet of another one, after its first configuration."""
+    lab, fleet, folder, stack = machine.lab, machine.fleet, machine.folder / kind.name, machine.stack
+    planned, authority = planned_node(kind, machine.plan), Authority(machine.folder / "authority")
+    files = stack.enter_context(file_systems(lab, authority, planned, folder / "stores"))
+    node = _boot(kind, lab, fleet, planned, authority)
+    stack.callback(node.machine.crash)
+    beside = Whole(kind, lab, fleet, find_plan(fleet), planned, machine.keys, files, node, stack, folder)
+    _start_from_folder(beside)
+    return beside
 
 
 def config_of_ada(machine: Whole) -> Path:

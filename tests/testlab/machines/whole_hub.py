@@ -1,6 +1,7 @@
 """The hub of a fleet as its people meet it: a whole machine with volume and bucket, and laptops with an archive."""
 
 import json
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
+from tempfile import mkdtemp
 from typing import Any
 
 from tests.testlab.machines.container import Machine
@@ -15,17 +17,17 @@ from tests.testlab.machines.hub import FILES, HOST
 from tests.testlab.machines.node_lab import Node
 from tests.testlab.machines.whole import Whole, whole_machine
 from tests.testlab.machines.whole_kinds import KINDS
+from tests.testlab.network.netlab import SLOWNESS, LabProgram
 
 API = "/api/2.0/mlflow"
 # In the block of the laptops of a gateway, whose packets keep their address behind it.
 _LAPTOP = "10.121.0.9"
-_HOME = "/home/person"
-_UNPACK = f"""set -e
-useradd --create-home --shell /bin/bash person
-install -d -m 700 -o person -g person {_HOME}/.ssh
-unzip -q /root/archive.zip -d {_HOME}/.ssh
-mv /root/key {_HOME}/.ssh/id_ed25519
-chown -R person: {_HOME}/.ssh; chmod 600 {_HOME}/.ssh/id_ed25519
+_UNPACK = """set -e
+useradd --create-home --shell /bin/bash {account}
+install -d -m 700 -o {account} -g {account} {home}/.ssh {home}/work
+unzip -q /root/archive.zip -d {home}/.ssh
+mv /root/key {home}/.ssh/id_ed25519
+chown -R {account}: {home}/.ssh; chmod 600 {home}/.ssh/id_ed25519
 """
 # The clock of the programs of a unit, or of a command; the kernel has one clock for all machines of a test.
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
@@ -34,28 +36,64 @@ INSTALL_FAKETIME = "apt-get install --yes --quiet --no-install-recommends libfak
 
 @dataclass
 class Laptop:
-    """A machine with nothing but ssh, Python, the archive of a person and the person's key."""
+    """A machine with nothing but ssh, git, Python, the archive of a person and the person's key, in an account."""
 
     node: Node
+    account: str = "person"
+
+    @property
+    def home(self) -> str:
+        """The home of the account."""
+        return f"/home/{self.account}"
+
+    def start(self, command: str) -> LabProgram:
+        """Start a command of its person, whose output and errors are in files."""
+        assert isinstance(self.node.machine, Machine)
+        words = (*self.node.machine.console(), f"exec su {self.account} -c {shlex.quote(command)}")
+        log = Path(mkdtemp(dir=self.node.ssh_config.parent)) / "output"
+        with log.open("wb") as output, log.with_name("errors").open("wb") as errors:
+            return LabProgram(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=errors), log)
 
     def run(self, command: str, seconds: float = 120) -> CompletedProcess[str]:
         """Run a command as its person."""
-        assert isinstance(self.node.machine, Machine)
-        words = (*self.node.machine.console(), f"exec su person -c {_quoted(command)}")
-        return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+        return result_of(self.start(command), seconds)
 
-    def bp(self, *words: str, clock: str = "") -> CompletedProcess[str]:
+    def bp(self, *words: str, clock: str = "", seconds: float = 120) -> CompletedProcess[str]:
         """Run a command of bp, whose clock may be off."""
         ahead = f"faketime -f {clock} " if clock else ""
-        return self.run(f"{ahead}{_HOME}/.ssh/lab/bp {' '.join(words)}")
+        return self.run(f"{ahead}{self.home}/.ssh/lab/bp {' '.join(words)}", seconds)
+
+    def start_run(self, *words: str) -> LabProgram:
+        """Start `bp run` with these words in the folder `work`."""
+        return self.start(f"cd {self.home}/work; exec {self.home}/.ssh/lab/bp run {shlex.join(words)}")
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the folder `work`."""
+        (self.node.root / self.home[1:] / "work" / name).write_text(text)
+        self.node.run(f"chown {self.account}: {self.home}/work/{name}")
+
+    @property
+    def processes(self) -> str:
+        """The names of the processes of its person."""
+        return self.node.run(f"ps --no-headers --format comm --user {self.account} || true")
+
+    def close(self) -> None:
+        """Kill all that its person runs, as when the battery is empty."""
+        self.node.run(f"pkill --signal KILL --uid {self.account} || true")
 
     def checks(self, clock: str = "") -> Mapping[str, Mapping[str, Any]]:
         """Return what `bp doctor` says, by check."""
         return {result["check"]: result for result in json.loads(self.bp("doctor", "--json", clock=clock).stdout)}
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+def result_of(program: LabProgram, seconds: float = 120) -> CompletedProcess[str]:
+    """Return the result of a command of a laptop, after its end."""
+    try:
+        status = program.popen.wait(seconds * SLOWNESS)
+    except subprocess.TimeoutExpired:
+        program.end()
+        raise
+    return CompletedProcess(program.popen.args, status, program.output, program.log.with_name("errors").read_text())
 
 
 @dataclass
@@ -80,16 +118,17 @@ class WholeHub:
         machine.crash()
         machine.boot(waits=False)
 
-    def invite(self, person: str) -> Laptop:
-        """Return the laptop of a person, with the archive that the operator makes."""
+    def invite(self, person: str, account: str = "person") -> Laptop:
+        """Return the laptop of a person, with the archive that the operator makes; accounts share one machine."""
         archive = self.machine.folder / f"{person}.zip"
         done = self.operator("person", "invite", person, "--write", str(archive))
         assert done.returncode == 0, done.stdout + done.stderr
-        node = self.machine.lab.boot(f"laptop-{person}", _LAPTOP)
+        nodes = self.machine.lab.nodes
+        node = nodes["laptop"] if "laptop" in nodes else self.machine.lab.boot("laptop", _LAPTOP)
         (node.root / "root/archive.zip").write_bytes(archive.read_bytes())
         (node.root / "root/key").write_bytes(Path(self.machine.keys[person]).read_bytes())
-        node.run(_UNPACK)
-        return Laptop(node)
+        node.run(_UNPACK.format(account=account, home=f"/home/{account}"))
+        return Laptop(node, account)
 
     def token(self, person: str = "grace", scope: str = "") -> str:
         """Return a token that a person gets by ssh."""
