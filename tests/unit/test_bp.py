@@ -74,24 +74,51 @@ def test_the_newest_runs_of_a_person_are_listed(laptop: Laptop, hub: FakeHub) ->
     assert hub.bodies == [
         {
             "experiment_ids": ["7"],
-            "filter": "tags.`bedplate.owner` = 'ada'",
+            "filter": "tags.`bedplate.owner` = 'ada' AND tags.`bedplate.archived` IS NULL",
             "max_results": 20,
             "order_by": ["attributes.start_time DESC"],
         }
     ]
 
 
+_LISTED = "tags.`bedplate.archived` IS NULL"
+
+
 @pytest.mark.parametrize(
     ("words", "condition", "count"),
-    [(["--all"], "", 20), (["--owner", "grace", "-n", "3"], "tags.`bedplate.owner` = 'grace'", 3)],
+    [
+        (["--all"], _LISTED, 20),
+        (["--all", "--archived"], "", 20),
+        (["--owner", "grace", "-n", "3"], f"tags.`bedplate.owner` = 'grace' AND {_LISTED}", 3),
+        (["--all", "--group", "gpu"], f"tags.`bedplate.group` = 'gpu' AND {_LISTED}", 20),
+        (["--all", "--state", "failed"], f"attributes.status = 'FAILED' AND {_LISTED}", 20),
+        (
+            ["--all", "--state", "queued"],
+            f"tags.`bedplate.state` = 'queued' AND attributes.status = 'RUNNING' AND {_LISTED}",
+            20,
+        ),
+    ],
 )
-def test_runs_of_others_are_listed_on_request(
+def test_runs_are_listed_by_what_is_asked_for(
     words: list[str], condition: str, count: int, laptop: Laptop, hub: FakeHub
 ) -> None:
-    """Of everyone, or of one person; as many as asked for."""
+    """Of everyone, of one person, of a group, or in a state, also archived ones; as many as asked for."""
     assert laptop.bp("runs", *words).returncode == 0
 
     assert [(body["filter"], body["max_results"]) for body in hub.bodies] == [(condition, count)]
+
+
+def test_a_text_is_looked_for_in_name_command_and_cause(laptop: Laptop, hub: FakeHub) -> None:
+    """Its wildcards are plain characters. A run is listed once, and the newest ones of all three are first."""
+    hub.answer(f"{API}runs/search", {"runs": [_run(), _run("ada-1127-old-otter", "f" * 32)]})
+
+    done = laptop.bp("runs", "--text", "lr_0.1 -- 50%", "--all", "-n", "1")
+
+    places = ("attributes.run_name", "tags.`bedplate.cause`", "tags.`bedplate.command`")
+    assert sorted(body["filter"] for body in hub.bodies) == [
+        f"{_LISTED} AND {place} ILIKE '%lr\\_0.1 -- 50\\%%'" for place in places
+    ]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["RUN", "ada-1127-brave-otter"]
 
 
 def test_runs_are_one_document_for_programs(laptop: Laptop, hub: FakeHub) -> None:
@@ -181,6 +208,12 @@ def test_a_run_that_is_unknown_or_ambiguous_is_not_shown(laptop: Laptop, hub: Fa
     "words",
     [
         ["runs", "--owner", "x' OR tags.a = 'b"],
+        ["runs", "--group", "x' OR tags.a = 'b"],
+        ["runs", "--state", "lost"],
+        *(["runs", "--text", text] for text in ("it's", 'a"b', "a`b", "a\\", "a\nb")),
+        ["runs", "archive"],
+        ["compare", "ada-1127-brave-otter"],
+        ["archive", "x"],
         ["show", "a`b"],
         ["runs", "-n", "0"],
         ["runs", "-n", "5000"],
@@ -202,11 +235,11 @@ def test_wrong_words_are_refused(words: list[str], laptop: Laptop, hub: FakeHub)
 
 def test_commands_of_later_versions_are_refused(laptop: Laptop) -> None:
     """Status 2, with that reason; help does not list them."""
-    done, text = laptop.bp("compare", "x", "y"), laptop.bp("--help").stdout
+    done, text = laptop.bp("session", "x", "y"), laptop.bp("--help").stdout
 
-    assert (done.returncode, "bp compare is not in this version" in done.stderr) == (2, True)
+    assert (done.returncode, "bp session is not in this version" in done.stderr) == (2, True)
     assert "doctor" in text
-    assert "compare" not in text
+    assert "session" not in text
 
 
 def test_a_token_is_asked_for_once(laptop: Laptop, hub: FakeHub) -> None:

@@ -108,9 +108,14 @@ class Record(dict[str, Any]):
 
     def _list(self) -> Answer:
         query = self._query()
-        above = f"7/{query['run_id']}/artifacts/"
-        paths = [name.removeprefix(above) for name in self.packs if name.startswith(f"{above}{query['path']}/")]
-        return self._json({"files": [{"path": path, "is_dir": False} for path in paths]} if paths else {})
+        above = f"7/{query['run_id']}/artifacts/{query['path']}/"
+        files = dict[str, dict[str, object]]()
+        for name in (name for name in self.packs if name.startswith(above)):
+            first, _, rest = name.removeprefix(above).partition("/")
+            # As MLflow's gateway writes numbers of 64 bits.
+            facts = {"is_dir": True} if rest else {"is_dir": False, "file_size": str(len(self.packs[name]))}
+            files[first] = {"path": f"{query['path']}/{first}", **facts}
+        return self._json({"files": [*files.values()]} if files else {})
 
     def _search(self) -> Answer:
         word = self._body("search")["filter"].rpartition("= '")[2].rstrip("'")

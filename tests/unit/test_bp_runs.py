@@ -1,6 +1,9 @@
 """What people do with their runs: one file, a fake ssh with an agent, and a stand-in for the hub with records."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.testlab.fakes.laptop import TOKEN, FakeHub, Laptop
-from tests.unit.test_bp_run import Record, given, laptop_at_work, program
+from tests.testlab.run import need_root
+from tests.unit.test_bp_run import API, Record, given, laptop_at_work, program
 
 PART = 256 << 10
 
@@ -181,6 +185,129 @@ def test_a_difference_has_code_and_parameters(laptop: Laptop, record: Record) ->
     assert (same.returncode, same.stdout) == (0, "")
 
 
+def test_runs_are_compared_side_by_side(laptop: Laptop, record: Record) -> None:
+    """Facts and parameters that differ, and all last metrics; a run that lacks a value has `-`, in JSON null."""
+    names = [*two_runs(laptop, record), started(laptop, record, "--param", "lr=0.2", machine="gpu-1.us-west-2")]
+    for run, loss in zip(record.runs, (0.5, 0.25), strict=False):
+        run["data"]["metrics"] = [{"key": "loss", "value": loss}]
+
+    done = laptop.bp("compare", *names)
+
+    assert done.returncode == 0, done.stderr
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["run", *names],
+        ["machine", "titan-03.cellar", "titan-03.cellar", "gpu-1.us-west-2"],
+        ["parameter", "lr", "0.1", "0.2", "0.2"],
+        ["metric", "loss", "0.5", "0.25", "-"],
+    ]
+    document = json.loads(laptop.bp("compare", *names[:2], "--json").stdout)
+    assert document == {"run": names[:2], "parameter lr": ["0.1", "0.2"], "metric loss": [0.5, 0.25]}
+
+
+def test_own_runs_are_archived_together(laptop: Laptop, record: Record) -> None:
+    """All of them, or none if one is of a colleague or unknown; a tag hides them, and nothing else changes."""
+    first, second = two_runs(laptop, record)
+    done = laptop.bp("runs", "archive", first, second)
+    assert (done.returncode, "2 archived" in done.stderr) == (0, True), done.stderr
+    assert [run["data"]["tags"].pop() for run in record.runs] == [{"key": "bedplate.archived", "value": "true"}] * 2
+    change(record, owner="bob")
+
+    for name in (second, "ada-1127-odd-otter"):
+        assert laptop.bp("runs", "archive", first, name).returncode == 2
+        assert "archived" not in json.dumps(record.runs)
+
+
+def leave(record: Record, **files: bytes) -> None:
+    """Let the newest run have left files, `model__pt` at `model/pt`."""
+    run = record.runs[-1]["info"]["run_id"]
+    record.packs |= {f"7/{run}/artifacts/output/{name.replace('__', '/')}": data for name, data in files.items()}
+
+
+def test_files_of_a_run_are_listed_and_copied(laptop: Laptop, record: Record, tmp_path: Path) -> None:
+    """With folders, to a new folder; output and code are not among them."""
+    name, folder = started(laptop, record, state="ended"), tmp_path / "left"
+    store(record, b"loss\n")
+    leave(record, model__best__pt=b"x" * 1500, notes=b"a b")
+
+    listed, document = laptop.bp("files", name), laptop.bp("files", name, "--json")
+    done = laptop.bp("files", name, str(folder))
+
+    assert [line.split(maxsplit=1) for line in listed.stdout.splitlines()] == [
+        ["1,500", "model/best/pt"],
+        ["3", "notes"],
+        ["1,503", "2 files"],
+    ]
+    assert json.loads(document.stdout) == {"model/best/pt": 1500, "notes": 3}
+    assert (done.returncode, "2 files with 0.00 MB" in done.stderr) == (0, True), done.stderr
+    assert {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == {
+        "pt": b"x" * 1500,
+        "notes": b"a b",
+    }
+    assert [path.name for path in tmp_path.glob("left*")] == ["left"]
+    assert laptop.bp("files", name, str(folder)).returncode == 2
+
+
+def test_a_copy_that_was_cut_goes_on(laptop: Laptop, record: Record, tmp_path: Path) -> None:
+    """The folder has no name before all files are there, and what is there is not copied again."""
+    name = started(laptop, record, state="ended")
+    leave(record, a=b"one", b=b"two")
+    (lost,) = [path for path in record.packs if path.endswith("output/b")]
+    content, listing = record.packs[lost], record[f"{API}artifacts/list"]
+    record.hub.answer(f"{API}artifacts/list", {"files": [{"path": f"output/{name}", "file_size": 3} for name in "ab"]})
+    del record.packs[lost]
+
+    failed = laptop.bp("files", name, str(tmp_path / "left"))
+    (part,) = tmp_path.glob("left*")
+    kept = [path.name for path in part.iterdir()]
+    record.packs[lost], record[f"{API}artifacts/list"] = content, listing
+    again = laptop.bp("files", name, str(tmp_path / "left"))
+
+    assert (failed.returncode, part.name, kept) == (4, f"left.{name}.part", ["a"]), failed.stderr
+    assert again.returncode == 0, again.stderr
+    assert {path.name: path.read_text() for path in (tmp_path / "left").iterdir()} == {"a": "one", "b": "two"}
+    assert len([line for line, _, _ in record.hub.requests if line.endswith("output/a")]) == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["output/..", "output/", "", "output/a\x00b", "output/.", "/etc/passwd", "../x", "\\.."]
+)
+def test_no_path_of_the_hub_leads_out_of_the_folder(path: str, laptop: Laptop, record: Record, tmp_path: Path) -> None:
+    """A file is in the folder that was listed, whatever the hub says; a name that is none is refused."""
+    name = started(laptop, record, state="ended")
+    leave(record, passwd=b"evil", x=b"evil")
+    record.hub.answer(f"{API}artifacts/list", {"files": [{"path": path, "file_size": 4}]})
+    before = {*tmp_path.iterdir()}
+
+    done = laptop.bp("files", name, str(tmp_path / "left"))
+
+    assert done.returncode == (0 if path in {"/etc/passwd", "../x"} else 4), done.stderr
+    assert {file.name for file in {*tmp_path.iterdir()} - before} <= {"left", f"left.{name}.part"}
+
+
+def test_a_hub_whose_folders_never_end_is_given_up(laptop: Laptop, record: Record) -> None:
+    """A path of the hub has at most 900 bytes."""
+    name = started(laptop, record, state="ended")
+    record.hub.answer(f"{API}artifacts/list", {"files": [{"path": "output/" + "a" * 200, "is_dir": True}]})
+
+    assert laptop.bp("files", name).returncode == 4
+
+
+def test_no_folder_of_another_account_is_filled(laptop: Laptop, record: Record, tmp_path: Path) -> None:
+    """In a folder that all may write to, others can make a link of the name that a copy has before its end."""
+    name = started(laptop, record, state="ended")
+    leave(record, a=b"one")
+    (tmp_path / "home").mkdir()
+    link = tmp_path / f"left.{name}.part"
+    link.symlink_to(tmp_path / "home")
+    need_root()
+    os.lchown(link, 20009, 20009)
+
+    done = laptop.bp("files", name, str(tmp_path / "left"))
+
+    assert (done.returncode, "belongs to another account" in done.stderr) == (2, True), done.stderr
+    assert not [*(tmp_path / "home").iterdir()]
+
+
 def test_a_difference_starts_no_program_of_the_person(laptop: Laptop, record: Record, tmp_path: Path) -> None:
     """Their configuration of git names some, such as a pager, an external diff and a textconv."""
     first, second = two_runs(laptop, record)
@@ -229,6 +356,28 @@ def test_a_shell_starts_beside_the_program(laptop: Laptop, record: Record) -> No
     assert laptop.logins[-1].endswith("exec echo 'a b'")
     change(record, owner="bob")
     assert laptop.bp("attach", name).returncode == 2
+
+
+def test_the_stacks_of_a_run_are_those_of_its_python_processes(laptop: Laptop, record: Record, tmp_path: Path) -> None:
+    """py-spy is asked on the machine; one that lacks it says how to get it, and so does a run without Python."""
+    name, tools = started(laptop, record), tmp_path / "tools"
+    environment = {"BEDPLATE_RUN": record.runs[-1]["info"]["run_id"], "PATH": "/usr/bin:/bin"}
+    laptop.ssh_answers(f'PATH={tools}:$PATH; cd() {{ :; }}; for last; do :; done; eval "$last"')
+    lacks = laptop.bp("attach", name, "--stack")
+    tools.mkdir()
+    (tools / "py-spy").write_text("#!/bin/sh\necho $*\n")
+    (tools / "py-spy").chmod(0o755)
+
+    without = laptop.bp("attach", name, "--stack")
+    with subprocess.Popen(["sleep", "60"], env=environment) as other:
+        with subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE) as program:
+            done = laptop.bp("attach", name, "--stack")
+            program.kill()
+        other.kill()
+
+    assert (lacks.returncode, "install it by pipx" in lacks.stderr) == (4, True), lacks.stderr
+    assert (without.returncode, "no process of the run is one of Python" in without.stderr) == (4, True)
+    assert (done.returncode, done.stdout) == (0, f"dump --pid {program.pid}\n"), done.stderr
 
 
 def test_a_run_is_repeated_by_its_record(laptop: Laptop, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,6 +283,25 @@ def test_no_keys_come_from_the_folder_of_a_site(backups: Backups) -> None:
     assert (backups.hub / "keys/tokens").read_text() == "second tokens\n"
 
 
+def test_a_hub_of_a_region_whose_fleet_json_is_old_has_a_fault(backups: Backups) -> None:
+    """The hub of a region writes it every minute; that of a site gets it when a person applies a change.
+
+    A new volume has as long for its first one.
+    """
+    is_of_region = not (backups.folder / "other").exists()
+
+    def is_told() -> bool:
+        return "fault fleet.json is older than 15 minutes: see bedplate hub logs bedplate-hub-fleet" in backups.facts("status")
+
+    assert not is_told()
+    os.utime(backups.hub / "keys/tls.crt", (1, 1))
+    assert is_told() == is_of_region
+    backups.write("public/fleet.json", "{}")
+    assert not is_told()
+    os.utime(backups.hub / "public/fleet.json", (1, 1))
+    assert is_told() == is_of_region
+
+
 @in_folder
 def test_a_hub_without_a_backup_for_two_nights_has_a_fault(backups: Backups) -> None:
     """A new volume has as long for its first one; a newer backup ends the fault."""

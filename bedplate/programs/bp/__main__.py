@@ -9,15 +9,15 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from . import records
 from .doctor import check_lines, checks
 from .gpus import add_options as add_options_of_gpus
 from .gpus import gpu_lines, hold_gpus, read_gpus
 from .hub import MISSING, PARTLY, WRONG, BpError, Hub, load_settings, printable
 from .proxy import Proxy
-from .records import find_run, newest_runs, run_lines, show_lines
 
 _LATER = (
-    *("compare", "files", "queue", "search", "session"),
+    *("queue", "search", "session"),
     *("board", "top", "bench", "secret", "--image", "--nodes", "--priority", "--max-cost", "--restarts"),
     *("--scratch-ok", "--array", "--after", "--in", "--secret", "--notify"),
 )
@@ -58,9 +58,14 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)
     runs.add_argument("--owner", metavar="NAME", default="", help="of this person; default: yours")
     runs.add_argument("--all", action="store_true", help="of everyone")
-    runs.add_argument(
-        "-n", type=int, choices=range(1, _MOST + 1), metavar="N", default=20, help="how many; default: 20"
-    )
+    runs.add_argument("-n", type=int, choices=range(1, _MOST + 1), metavar="N", default=20, help="default: 20")
+    runs.add_argument("--state", choices=records.STATES, default="", help="in this state")
+    runs.add_argument("--group", metavar="G", default="", help="of this group")
+    runs.add_argument("--text", metavar="TEXT", default="", help="with this in name, command or cause")
+    runs.add_argument("--archived", action="store_true", help="also those that were archived")
+    archive = runs.add_subparsers(metavar="archive").add_parser("archive", help="leave runs of yours out of the list")
+    archive.set_defaults(command="archive")
+    archive.add_argument("run", metavar="RUN", nargs="+", help="its name or id")
     show = commands.add_parser("show", help="show a run", allow_abbrev=False)
     logs = commands.add_parser("logs", help="print the output of a run", allow_abbrev=False)
     logs.add_argument("-f", action="store_true", help="go on until the run ends")
@@ -70,21 +75,24 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     stop.add_argument("--now", action="store_true", help="without time for its program to end")
     again = commands.add_parser("again", help="start a run as another was started", allow_abbrev=False)
     attach = commands.add_parser("attach", help="run a shell beside your run", allow_abbrev=False)
-    attach.usage = "bp attach RUN [-- COMMAND ...]"
+    attach.usage = "bp attach RUN [--stack | -- COMMAND ...]"
+    attach.add_argument("--stack", action="store_true", help="show where its Python processes are now, by py-spy")
     code = commands.add_parser("code", help="write the code of a run to a new folder", allow_abbrev=False)
     diff = commands.add_parser("diff", help="show what differs between two runs", allow_abbrev=False)
-    for command in (show, logs, stop, again, attach, code, diff):
+    compare = commands.add_parser("compare", help="show parameters that differ, and last metrics", allow_abbrev=False)
+    files = commands.add_parser("files", help="list what a run has left, or copy it", allow_abbrev=False)
+    for command in (show, logs, stop, again, attach, code, diff, files, compare):
         command.add_argument("run", metavar="RUN", help="its name or id")
-    code.add_argument("folder", metavar="DIR", help="a folder that does not exist")
-    diff.add_argument("other", metavar="OTHER", help="name or id of the other run")
+    for command, count in ((code, None), (files, "?")):
+        command.add_argument("folder", metavar="DIR", nargs=count, help="a folder that does not exist")
+    for command, count in ((diff, None), (compare, "+")):
+        command.add_argument("other", metavar="OTHER", nargs=count, help="name or id of another run")
     ui = commands.add_parser("ui", help="show the pages of the hub in a browser until Ctrl-C", allow_abbrev=False)
     ui.add_argument("service", nargs="?", choices=["mlflow"], default="mlflow")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
-    gpus = commands.add_parser(
-        "gpus", help="show who has GPUs, who waits, who uses GPUs without a lease", allow_abbrev=False
-    )
+    gpus = commands.add_parser("gpus", help="show who has, uses and waits for GPUs", allow_abbrev=False)
     add_options_of_gpus(gpus)
-    for command in (runs, show, doctor, gpus):
+    for command in (runs, show, doctor, gpus, compare, files):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
     run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
     run.usage = "bp run [options] -- COMMAND ..."
@@ -103,7 +111,7 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         from .run import start_run  # noqa: PLC0415  as above
 
         return start_run(hub, options, command)
-    if options.command in {"logs", "stop", "again", "attach", "code", "diff"}:
+    if options.command in {"logs", "stop", "again", "attach", "diff", "archive"} or getattr(options, "folder", None):
         from .runs import act  # noqa: PLC0415  as above
 
         return act(hub, options, command)
@@ -120,11 +128,18 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         document = answers = read_gpus(hub, "--json" if options.json else "")
         lines, status = gpu_lines(answers), PARTLY if "error" in {*chain(*answers["machines"].values())} else 0
     elif options.command == "show":
-        document = run = find_run(hub, options.run)
-        lines = show_lines(run, hub.now)
+        document = run = records.find_run(hub, options.run)
+        lines = records.show_lines(run, hub.now)
+    elif options.command == "compare":
+        document = rows = records.comparison([records.find_run(hub, word) for word in (options.run, *options.other)])
+        lines = records.comparison_lines(rows)
+    elif options.command == "files":
+        document = files = records.output_files(hub, records.find_run(hub, options.run))
+        lines = records.file_lines(files)
     else:
-        document = runs = newest_runs(hub, "" if options.all else options.owner or hub.settings.person, options.n)
-        lines = run_lines(runs, hub.now)
+        options.owner = "" if options.all else options.owner or hub.settings.person
+        document = runs = records.newest_runs(hub, vars(options), options.n)
+        lines = records.run_lines(runs, hub.now)
     _print([json.dumps(document, indent=2)] if options.json else map(printable, lines))
     return status
 

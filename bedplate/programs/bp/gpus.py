@@ -47,11 +47,9 @@ def read_gpus(hub: Hub, option: str) -> Mapping[str, Any]:
     names = [name for name, facts in machines if facts["ssh"] and facts["gpus"] != 0]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = list(pool.map(lambda name: _ask(hub, name, option), names))
-    runs = [run for run in newest_runs(hub, "", _MOST) if run["status"] == "RUNNING" and _tag(run, "gpus") not in "-0"]
-    return {
-        "machines": dict(zip(names, answers)),
-        "cluster": [run for run in runs if _tag(run, "machine") not in names],
-    }
+    runs = [run for run in newest_runs(hub, {"archived": True}, _MOST) if run["status"] == "RUNNING"]
+    in_cluster = [run for run in runs if _tag(run, "gpus") not in "-0" and _tag(run, "machine") not in names]
+    return {"machines": dict(zip(names, answers)), "cluster": in_cluster}
 
 
 def _tag(run: Mapping[str, Any], name: str) -> str:

@@ -4,9 +4,11 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,6 +18,9 @@ _API, _EXPERIMENT, _TAG = "/api/2.0/mlflow/", "jobs", "bedplate."
 _MLFLOW_ID, _NAME = re.compile("[0-9a-f]{32}"), re.compile("[A-Za-z0-9_.-]{1,200}")
 _NOT_FOUND, _WIDTH, _UNKNOWN = 404, 60, "unknown"
 _GOING_ON = frozenset({"RUNNING", "SCHEDULED"})
+STATES = dict.fromkeys(("sent", "queued", "running"), "RUNNING")
+STATES.update({name.lower(): name for name in ("FINISHED", "FAILED", "KILLED")})
+"""What `bp runs` shows as the state of a run, and MLflow's status then."""
 _PARTS = ("tags", "params", "metrics")
 # Milliseconds: an agent reports every minute.
 _SILENT = 180_000
@@ -24,6 +29,10 @@ _ADJECTIVES = "amber bold brave bright calm clear cool eager fair fast fine gent
 _ANIMALS = "badger bat bear beaver bee bison camel cat crab crane crow deer dove eagle elk falcon fox goose hare hawk"
 # The tags that `show` has for every run.
 _SHOWN = ("id", "owner", "command", "group", "machine", "gpus", "nodes", "image", "tree", "cause")
+_COMPARED = ("command", "image", "group", "machine", "gpus", "cpus", "memory", "env")
+_LONGEST_PATH = 900
+OUTPUT = "output"
+"""The folder of a run's files that has what its program has left."""
 
 
 @contextmanager
@@ -36,9 +45,31 @@ def _answers_of_mlflow() -> Iterator[None]:
 
 
 @_answers_of_mlflow()
-def newest_runs(hub: Hub, owner: str, count: int) -> Sequence[Mapping[str, Any]]:
-    """Return the newest runs of an owner; of everyone if it is empty. Raises BpError."""
-    return _search(hub, f"tags.`{_TAG}owner` = '{_checked(owner)}'" if owner else "", count)
+def newest_runs(hub: Hub, wanted: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any]]:
+    """Return the newest runs that `owner`, `group`, `state`, `text` and `archived` do not leave out. Raises BpError."""
+    status, text = STATES.get(wanted.get("state", ""), ""), _pattern(wanted.get("text", ""))
+    names = ("owner", "group", *(["state"] if status == "RUNNING" else []))
+    conditions = [_tagged(name, wanted[name]) for name in names if wanted.get(name)]
+    conditions += [f"attributes.status = '{status}'"] if status else []
+    conditions += [] if wanted.get("archived") else [f"tags.`{_TAG}archived` IS NULL"]
+    places = ("attributes.run_name", f"tags.`{_TAG}command`", f"tags.`{_TAG}cause`")
+    # Filters of MLflow have no OR.
+    texts = [[f"{place} ILIKE '%{text}%'"] for place in places] if text else [[]]
+    with ThreadPoolExecutor(len(texts)) as pool:
+        pages = pool.map(lambda found: _search(hub, " AND ".join(conditions + found), count), texts)
+        runs = {run["run"]: run for page in pages for run in page}
+    return sorted(runs.values(), key=lambda run: run["start_time"] or 0, reverse=True)[:count]
+
+
+def _pattern(text: str) -> str:
+    """Return a text for LIKE that cannot end its place in a filter, and stands for nothing but itself."""
+    if not text.isprintable() or {*text} & {*"'\"`\\"}:
+        raise BpError(f"cannot search for {text!r}", "write a part of it without quotes and backslashes", WRONG)
+    return re.sub("[%_]", r"\\\g<0>", text)
+
+
+def _tagged(name: str, value: str) -> str:
+    return f"tags.`{_TAG}{name}` = '{_checked(value)}'"
 
 
 @_answers_of_mlflow()
@@ -50,7 +81,7 @@ def create_run(hub: Hub, word: str, tags: Mapping[str, object], params: Mapping[
     name = ""
     for attempt in range(_TRIES):
         name = name or f"{person}-{day}-{word or '-'.join(secrets.choice(w.split()) for w in (_ADJECTIVES, _ANIMALS))}"
-        found = _search(hub, f"tags.`{_TAG}id` = '{_checked(name)}'", 1)
+        found = _search(hub, _tagged("id", name), 1)
         if found and found[0]["start_time"] != start:
             if word:
                 raise BpError(f"a run is named {name}", "select another --name", WRONG)
@@ -85,12 +116,29 @@ def end_run(hub: Hub, run: str, cause: str, status: str = "FAILED") -> None:
     hub.call(f"{_API}runs/update", {"run_id": run, "status": status, "end_time": int(hub.now * 1000)})
 
 
-def stored_names(hub: Hub, run: str, folder: str) -> Sequence[str]:
-    """Return the names in a folder of a run's files, in their order. Raises BpError."""
+@_answers_of_mlflow()
+def stored_names(hub: Hub, run: str, folder: str) -> "Mapping[str, int | None]":
+    """Return the names in a folder of a run's files, in their order, with their bytes. Raises BpError."""
     query = urlencode({"run_id": run, "path": folder})
-    with _answers_of_mlflow():
-        files = hub.call(f"{_API}artifacts/list?{query}").get("files", ())
-        return sorted(str(file["path"]).rpartition("/")[2] for file in files)
+    files = hub.call(f"{_API}artifacts/list?{query}").get("files", ())
+    sizes = {str(file["path"]).rpartition("/")[2]: file for file in files}
+    if len(folder) > _LONGEST_PATH or not all(name not in {"", ".", ".."} and name.isprintable() for name in sizes):
+        raise ValueError
+    return {name: None if sizes[name].get("is_dir") else int(sizes[name].get("file_size", 0)) for name in sorted(sizes)}
+
+
+def output_files(hub: Hub, run: Mapping[str, Any], folder: str = "") -> Mapping[str, int]:
+    """Return the files that a run has left, by their path in its output, with their bytes. Raises BpError."""
+    files: dict[str, int] = {}
+    for name, size in stored_names(hub, run["run"], OUTPUT + folder).items():
+        files.update(output_files(hub, run, f"{folder}/{name}") if size is None else {f"{folder}/{name}"[1:]: size})
+    return files
+
+
+def file_lines(files: Mapping[str, int]) -> Iterator[str]:
+    """Yield the size and the path of each file, and their sum."""
+    sizes = {**files, f"{len(files)} files": sum(files.values())}
+    yield from _table([(f"{size:,}", name) for name, size in sizes.items()])
 
 
 def _pairs(values: Mapping[str, object]) -> Sequence[Mapping[str, str]]:
@@ -109,8 +157,8 @@ def find_run(hub: Hub, word: str) -> Mapping[str, Any]:
             if error.status != _NOT_FOUND:
                 raise
     runs: Sequence[Mapping[str, Any]] = ()
-    for attribute in ("attributes.run_name", f"tags.`{_TAG}id`"):
-        runs = runs or _search(hub, f"{attribute} = '{_checked(word)}'", 5)
+    for condition in (f"attributes.run_name = '{_checked(word)}'", _tagged("id", word)):
+        runs = runs or _search(hub, condition, 5)
     if not runs:
         raise BpError(f"no run is named {word}", "`bp runs --all` lists the newest", WRONG)
     if len(runs) > 1:
@@ -154,11 +202,39 @@ def _run(run: Any) -> Mapping[str, Any]:  # noqa: ANN401  of any kind
 
 def run_lines(runs: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
     """Yield a table of runs; `now` is the hub's clock."""
-    rows = [("RUN", "OWNER", "STATE", "STARTED", "TIME", "MACHINE", "COMMAND")]
+    rows: list[Sequence[str]] = [("RUN", "OWNER", "STATE", "STARTED", "TIME", "MACHINE", "COMMAND")]
     for run in runs:
         owner, machine, command = (str(run["tags"].get(_TAG + name, "-")) for name in ("owner", "machine", "command"))
         row = (run["name"] or run["run"], owner, _state(run), *_times(run, now), machine, command[:_WIDTH])
         rows.append(row)
+    return _table(rows)
+
+
+def differences(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Any]]:
+    """Return the facts and parameters that differ, with the value of each run, or None."""
+    rows = {name: [run["tags"].get(_TAG + name) for run in runs] for name in _COMPARED}
+    rows.update(_values(runs, "params", "parameter"))
+    return {name: values for name, values in rows.items() if len({*values}) > 1}
+
+
+def _values(runs: Sequence[Mapping[str, Any]], part: str, kind: str) -> Mapping[str, Any]:
+    names = chain(*(run[part] for run in runs))
+    return {f"{kind} {name}": [run[part].get(name) for run in runs] for name in names}
+
+
+def comparison(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Any]]:
+    """Return the names of runs, what differs, and their last metrics, each with the value of every run, or None."""
+    names = [run["name"] or run["run"] for run in runs]
+    return {"run": names, **differences(runs), **_values(runs, "metrics", "metric")}
+
+
+def comparison_lines(rows: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yield a table with a column for each run."""
+    texts = {name: ["-" if value is None else str(value)[:_WIDTH] for value in values] for name, values in rows.items()}
+    return _table([[name, *values] for name, values in texts.items()])
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         yield "  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip()

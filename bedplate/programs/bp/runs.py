@@ -7,17 +7,18 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 from ..agent.packs import CodeError, check_out
 from .cluster import api_of, container_of, follow
 from .hub import WRONG, BpError, Hub, printable, say, write
 from .machine import LOST, Agent, ssh_command
-from .records import end_run, find_run, has_run_ended, stored_names
+from .records import OUTPUT, change_run, differences, end_run, find_run, has_run_ended, output_files, stored_names
 from .run import Code, read_options, start_code
 from .snapshot import Snapshot, empty_shadow
 from .terminal import attach
@@ -29,7 +30,6 @@ _PART, _PAUSE = 256 << 10, 2.0
 _NO_RUN = 204
 _NUMBER = "[0-9]{6}"
 _REPEATED = ("command", "group", "image", "env", "given", "left_out", "head", "remote")
-_COMPARED = ("command", "image", "group", "machine", "gpus", "cpus", "memory", "env")
 # Colleagues can change tags. What a shell or a path gets of them is of these forms.
 _FORMS = {
     "id": "[a-z_][a-z0-9_-]{0,199}",
@@ -39,18 +39,28 @@ _FORMS = {
     "tree": "[0-9a-f]{40}",
     "base": "[0-9a-f]{40}",
 }
+# Of a pod, the first process is the agent.
+_STACKS = r"""PATH=$PATH:$HOME/.local/bin
+command -v py-spy >/dev/null || { echo 'error: py-spy is missing: install it by pipx, or in the image' >&2; exit 4; }
+for pid in $(grep -lsz "^BEDPLATE_RUN=$1\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx 1); do
+  case $(readlink "/proc/$pid/exe") in *python*) found=1 && py-spy dump --pid "$pid" ;; esac
+done
+[ "$found" ] || { echo 'error: no process of the run is one of Python' >&2; exit 4; }"""
 
 
 def act(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Do what a command of bp does with a run; return its exit code."""
+    if options.command == "archive":
+        return _archive(hub, [find_run(hub, word) for word in options.run])
     run = find_run(hub, options.run)
     if options.command == "diff":
         return _print_difference(hub, run, find_run(hub, options.other))
     if options.command == "again":
         return _again(hub, options, run)
     if options.command == "attach":
-        return _attach(hub, run, command)
-    return {"logs": _print_logs, "stop": _stop, "code": _check_out}[options.command](hub, run, options)
+        return _attach(hub, run, options, command)
+    actions = {"logs": _print_logs, "stop": _stop, "code": _check_out, "files": _copy_files}
+    return actions[options.command](hub, run, options)
 
 
 def _tag(run: Run, name: str, default: str = "") -> str:
@@ -215,11 +225,44 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
         return start_code(hub, options, hub.fleet(), document, code)
 
 
-def _check_out(hub: Hub, run: Run, options: argparse.Namespace) -> int:
-    """Write the code of a run to a new folder."""
-    folder = Path(options.folder)
+def _archive(hub: Hub, runs: Sequence[Run]) -> int:
+    """Leave runs of this person out of lists: all of them, or none."""
+    for run in [run for run in runs if _own_id(hub, run)]:
+        change_run(hub, run["run"], tags={"bedplate.archived": "true"})
+    say(f"{len(runs)} archived: `bp runs --archived` lists them, too. Nothing is deleted")
+    return 0
+
+
+def _new_folder(word: str) -> Path:
+    folder = Path(word)
     if os.path.lexists(folder) or not folder.parent.is_dir():
         raise BpError(f"{folder} exists, or is in no folder", "name a new folder", WRONG)
+    return folder
+
+
+def _copy_files(hub: Hub, run: Run, options: argparse.Namespace) -> int:
+    """Copy what a run has left to a new folder, which gets its name when all is there; a repeat goes on."""
+    folder, files = _new_folder(options.folder), output_files(hub, run)
+    # A repeat must not go on with the files of another run.
+    part = folder.with_name(f"{folder.name}.{_tag(run, 'id')}.part")
+    part.mkdir(mode=0o700, exist_ok=True)
+    if part.lstat().st_uid != os.getuid():
+        raise BpError(f"{part} belongs to another account", "name another folder", WRONG)
+    for path, size in files.items():
+        file = part / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists() or file.stat().st_size != size:
+            hub.fetch(quote(f"{run['experiment']}/{run['run']}/artifacts/{OUTPUT}/{path}"), file)
+    if len(files) != sum(file.is_file() for file in part.rglob("*")):
+        raise BpError(f"{part} has other files than the run", "remove it, and use Linux if names differ by case only")
+    part.rename(folder)
+    say(f"{folder}: {len(files)} files with {sum(files.values()) / 1e6:.2f} MB")
+    return 0
+
+
+def _check_out(hub: Hub, run: Run, options: argparse.Namespace) -> int:
+    """Write the code of a run to a new folder."""
+    folder = _new_folder(options.folder)
     with TemporaryDirectory() as packs:
         try:
             check_out(fetch_packs(hub, run, Path(packs)), _tag(run, "tree"), folder)
@@ -231,7 +274,8 @@ def _check_out(hub: Hub, run: Run, options: argparse.Namespace) -> int:
 def _print_difference(hub: Hub, former: Run, run: Run) -> int:
     """Print what differs between two runs: their facts, and their code as git shows it."""
     trees = [_tag(one, "tree") for one in (former, run)]
-    lines = [*_differences(former, run)]
+    rows = differences([former, run]).items()
+    lines = [f"{sign} {name}: {value}" for name, row in rows for sign, value in zip("-+", row) if value is not None]
     if len({*trees}) > 1:
         with TemporaryDirectory() as folder, empty_shadow(Path(folder)) as shadow:
             packs = [pack for one in (former, run) for pack in fetch_packs(hub, one, shadow.pack_folder)]
@@ -242,24 +286,11 @@ def _print_difference(hub: Hub, former: Run, run: Run) -> int:
     return 0
 
 
-def _differences(former: Run, run: Run) -> Iterator[str]:
-    """Yield the facts and parameters that differ."""
-    sides = [
-        {
-            **{name: one["tags"].get(f"bedplate.{name}") for name in _COMPARED},
-            **{f"parameter {name}": value for name, value in one["params"].items()},
-        }
-        for one in (former, run)
-    ]
-    for name in {**sides[0], **sides[1]}:
-        values = [side.get(name) for side in sides]
-        if values[0] != values[1]:
-            yield from (f"{sign} {name}: {value}" for sign, value in zip("-+", values) if value is not None)
-
-
-def _attach(hub: Hub, run: Run, command: Sequence[str]) -> int:
+def _attach(hub: Hub, run: Run, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run a command, or a shell, beside the program of a run; return its exit code."""
     name = _own_id(hub, run)
+    if options.stack:
+        command = ("sh", "-c", _STACKS, "sh", run["run"])
     if _is_in_cluster(run):
         script = 'cd /bedplate/work; [ "$#" = 0 ] || exec "$@"; exec "$(command -v bash || echo sh)"'
         return attach(api_of(hub.settings), name, ("sh", "-c", script, "sh", *command))
