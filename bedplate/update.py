@@ -20,7 +20,8 @@ __all__ = ["POLICIES", "Effect", "Event", "Policy"]
 def _policies(model: type[Spec], prefix: str = "") -> Iterator[Policy]:
     """Yield the policies of a model's fields and of the models in them, each with its key."""
     for name, field in model.model_fields.items():
-        key = f"{prefix}.{name}".lstrip(".")
+        # The name of a key that is a word of Python ends in _.
+        key = f"{prefix}.{name.rstrip('_')}".lstrip(".")
         types = tuple(_types(field.annotation))
         models = [part for part in types if isinstance(part, type) and issubclass(part, Spec)]
         is_collection = any(typing.get_origin(part) in (Mapping, tuple) for part in types)
@@ -84,7 +85,7 @@ def _model_edits(location: _Location, old: Spec, new: Spec) -> Iterator[Edit]:
     """Yield the edits of the keys that both models have; two kinds of store have different keys."""
     for name in type(new).model_fields:
         if name in type(old).model_fields:
-            yield from _value_edits(location.field(name), getattr(old, name), getattr(new, name))
+            yield from _value_edits(location.field(name.rstrip("_")), getattr(old, name), getattr(new, name))
 
 
 def _value_edits(location: _Location, old: object, new: object) -> Iterator[Edit]:

@@ -39,10 +39,13 @@ def _cluster_fix(context: Context) -> str:
 
 
 def check_job_images(context: Context) -> Iterator[Fault]:
-    """Yield faults of images for the jobs of a group that has no workers, or does not exist."""
+    """Yield faults of images for the jobs of a group or site that has no workers, or does not exist."""
     workers = [name for name, group in context.fleet.groups.items() if group.use.is_worker]
+    sites = context.fleet.sites.items()
+    workers += [name for name, site in sites if any(machine.is_worker for machine in site.machines.values())]
     for name in context.fleet.jobs.images.keys() - workers:
-        yield fault(JOB_IMAGE_GROUP, f"jobs.images.{name}", f"no group of workers is named {name}", one_of(workers))
+        what = f"no group or site with workers is named {name}"
+        yield fault(JOB_IMAGE_GROUP, f"jobs.images.{name}", what, one_of(workers))
 
 
 def check_control_plane(context: Context) -> Iterator[Fault]:

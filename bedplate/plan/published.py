@@ -3,12 +3,12 @@
 A hub in a region adds what EC2 knows (`bedplate.machine.fleet`); one at a site serves it as it is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bedplate.plan.fleet import FleetPlan, MachinePlan, cached_on_plan
 from bedplate.plan.pools import PoolPlan
-from bedplate.plan.registration import pool_registration
+from bedplate.plan.registration import machine_registration, pool_registration
 
 _MIB = 1024.0
 Facts = dict[str, Any]
@@ -17,14 +17,17 @@ Facts = dict[str, Any]
 @cached_on_plan
 def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
     """Return the document; `types` and `keys` have the hardware of EC2 types and the recorded keys of instances."""
-    groups = {pool.group: [other for other in plan.pools if other.group == pool.group] for pool in plan.pools}
+    pools = {pool.group: [other for other in plan.pools if other.group == pool.group] for pool in plan.pools}
+    groups = dict(_site_groups(plan)) | {name: _group(plan, own) for name, own in pools.items()}
     sites = [(site.name, machine) for site in plan.sites for machine in site.machines.values()]
-    is_blind = plan.hub and not plan.hub.region and groups
+    is_blind = plan.hub and not plan.hub.region and pools
     head = {"schema": 1, "time": None, "fleet": plan.name, "domain": plan.domain, "ask_above": plan.jobs.ask_above}
     return {
         **head,
+        "for": plan.jobs.for_,
+        "images": dict(plan.jobs.images),
         "sources": {},
-        "groups": {name: _group(plan, pools) for name, pools in groups.items()},
+        "groups": groups,
         "types": {name: _hardware(plan, name) for pool in plan.pools for name in pool.types},
         "machines": {f"{machine.label}.{site}": _machine(plan, site, machine) for site, machine in sites},
         "keys": {instance: plan.record.host_keys[name][0] for name, instance in plan.record.instances.items()},
@@ -37,8 +40,27 @@ def _group(plan: FleetPlan, pools: Sequence[PoolPlan]) -> Facts:
     facts: Facts = {"regions": list(dict.fromkeys(pool.region for pool in pools)), "types": types, "type": types[0]}
     facts |= {"min": spec.nodes.min, "max": spec.nodes.max, "kubernetes": spec.use.is_worker, "jobs": spec.jobs}
     facts["taints"] = list(dict.fromkeys(taint for pool in pools for taint in _taints(plan, pool)))
-    facts |= {"image": plan.jobs.images.get(pools[0].group), "spot_price": None, "state": None}
+    facts |= {"site": "", "image": plan.jobs.images.get(pools[0].group), "spot_price": None, "state": None}
     return {**facts, **_hardware(plan, types[0])}
+
+
+def _site_groups(plan: FleetPlan) -> Iterator[tuple[str, Facts]]:
+    """Yield the workers of each site as a group: pods may run on each of them, so none may be closed for jobs."""
+    for site in plan.sites:
+        machines = [machine for machine in site.machines.values() if machine.spec.is_worker]
+        largest = max(
+            (_machine(plan, site.name, machine) for machine in machines),
+            key=lambda facts: int(facts["gpus"]),
+            default=None,
+        )
+        if largest is None:
+            continue
+        taints = [taint for machine in machines for taint in machine_registration(site, machine).taints]
+        facts = Facts(regions=[], types=[], min=len(machines), max=len(machines), kubernetes=True, site=site.name)
+        facts |= {"jobs": all(machine.spec.jobs for machine in machines), "taints": list(dict.fromkeys(taints))}
+        facts |= {"gpus": largest["gpus"], "gpu": largest["gpu"], "image": plan.jobs.images.get(site.name)}
+        unknown = ("type", "spot_price", "state", "price", "cpus", "memory_gib", "gpu_memory_gib")
+        yield site.name, facts | dict.fromkeys(unknown)
 
 
 def _taints(plan: FleetPlan, pool: PoolPlan) -> Sequence[str]:

@@ -34,6 +34,7 @@ from bedplate.spec.sites import Site, Store
 from bedplate.spec.text import (
     AccountId,
     DomainName,
+    Duration,
     Email,
     FleetName,
     GroupName,
@@ -232,8 +233,15 @@ class Jobs(Spec):
         default_factory=dict,
         validate_default=True,
         title="Images",
-        description="Container image of the jobs of a group of workers, by the group's name.",
+        description="Container image of jobs on a group of workers, or on the workers of a site, by its name.",
         json_schema_extra=on_edit(free(_NEXT_RUN)),
+    )
+    for_: Duration | None = Field(
+        default=None,
+        alias="for",
+        title="Longest time",
+        description="The time of a job that says none, and the longest. None: 24 hours, and 59 days at most.",
+        json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
     )
 
 

@@ -11,7 +11,7 @@ from bedplate.programs.bp.hub import BpError
 
 CLUSTER = Cluster("https://api.lab.internal:6443", "PEM", "a-b", 20001, (20001, 30001), "true")
 PODS_OF_GROUP = Pods(
-    "train", "r@sha256:1", {"bedplate/group": "train"}, ("nvidia.com/gpu=present:NoSchedule", "own:NoExecute")
+    "r@sha256:1", {"bedplate/group": "train"}, ("nvidia.com/gpu=present:NoSchedule", "own:NoExecute")
 )
 RUN: Mapping[str, Any] = {
     "id": "a_b-1127-brave-otter",
@@ -27,6 +27,7 @@ RUN: Mapping[str, Any] = {
     "cpus": 4,
     "memory": 16,
     "for": 60,
+    "launch": "",
     "grace": 100,
     "attempt": 0,
     "environment": {"BEDPLATE_HUB": "x"},

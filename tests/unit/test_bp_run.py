@@ -23,7 +23,9 @@ API, FILES = "/api/2.0/mlflow/", "/api/2.0/mlflow-artifacts/artifacts/"
 RUN_TOKEN = f"20001.1893456000.run:{'a' * 32}.{'R' * 24}"
 _FACTS = {"place": "cellar", "ssh": True, "jobs": True, "group": None, "price": None, "cpus": 16, "memory_gib": 64}
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA"
+IMAGE = f"registry.lab.example/torch@sha256:{'1' * 64}"
 _GROUP: Mapping[str, Any] = {
+    "site": "",
     "kubernetes": False,
     "jobs": True,
     "image": None,
@@ -39,6 +41,9 @@ MACHINES = {
     "titan-03.cellar": {**_FACTS, "address": "10.8.0.5", "host_key": _KEY, "gpus": 4, "cpus": None, "memory_gib": None},
     "gpu-1.us-west-2": {**_FACTS, "address": "10.8.0.6", "host_key": _KEY, "gpus": 8, "group": "gpu", "price": 3.5},
     "disk.cellar": {**_FACTS, "address": "10.8.0.7", "host_key": _KEY, "gpus": 8, "jobs": False},
+    "twin.cellar": {**_FACTS, "address": "10.8.0.8", "host_key": _KEY, "gpus": 0},
+    "twin.attic": {**_FACTS, "address": "10.8.0.9", "host_key": _KEY, "gpus": 0, "place": "attic"},
+    "node-1.cellar": {**_FACTS, "address": "10.8.0.10", "host_key": None, "gpus": 2, "ssh": False, "cpus": None},
 }
 FLEET = {
     "schema": 1,
@@ -46,12 +51,15 @@ FLEET = {
     "fleet": "lab",
     "domain": "lab.internal",
     "ask_above": 50,
+    "for": None,
+    "images": {"batch": IMAGE, "cpu": IMAGE.replace("1", "2")},
     "machines": MACHINES,
     "groups": {
         "gpu": _GROUP,
         "spare": _GROUP,
         "train": {**_GROUP, "kubernetes": True},
-        "batch": {**_GROUP, "kubernetes": True, "image": "r@sha256:1", "gpus": 16},
+        "batch": {**_GROUP, "kubernetes": True, "image": IMAGE, "gpus": 16},
+        "cellar": {**_GROUP, "kubernetes": True, "site": "cellar", "gpus": 2, "cpus": None, "memory_gib": None},
     },
 }
 # The agent's side of ssh: what `start` is given, and what the program of the run does.
@@ -195,6 +203,26 @@ def laptop_at_work(hub: FakeHub, tmp_path: Path) -> Laptop:
     return laptop
 
 
+@pytest.fixture
+def api(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
+    """Yield a stand-in for the API of the cluster, which creates what it is given; ada has two homes."""
+    (tmp_path / "cluster").mkdir()
+    with FakeHub(tmp_path / "cluster", "localhost") as api:
+        script = f"echo '{json.dumps({'status': {'token': TOKEN}})}'"
+        facts = {"server": f"https://localhost:{api.server_address[1]}", "authority": api.certificate.read_text()}
+        laptop.set(cluster={**facts, "namespace": "ada", "uid": 20001, "gids": [], "token": script})
+        homes = {"home": {}, "cellar-home": {"bedplate/site": "cellar"}}
+        claims = [
+            {"metadata": {"name": name, "annotations": {"bedplate/mount": "/home", **site}}}
+            for name, site in homes.items()
+        ]
+        api.answer("/api/v1/namespaces/ada/persistentvolumeclaims", {"items": claims})
+        api.answer("/api/v1/namespaces/ada/secrets", {"metadata": {}})
+        api.answer("/apis/batch/v1/namespaces/ada/jobs", {"metadata": {"uid": "1"}})
+        yield api
+        api.shutdown()
+
+
 def program(laptop: Laptop, script: str, before: str = "") -> None:
     """Let the program of the next run be a script, and another one run before the agent answers."""
     (laptop.programs / "program").write_text(script)
@@ -325,6 +353,13 @@ def test_the_place_is_the_smallest_that_is_enough(words: list[str], machine: str
     ("words", "sentence", "fix"),
     [
         (["--on", "titan-3"], "no machine for runs is named titan-3", "titan-03.cellar"),
+        (["--on", "twin"], "several machines are named twin", "write twin.attic or twin.cellar"),
+        (["--image", "bach"], "no image for runs is named bach", "write batch"),
+        (["--image", "torch:2.6"], "no image for runs is named torch:2.6", "@sha256:"),
+        (["--image", "batch", "--on", "titan-03"], "titan-03 takes no image", "--group train or batch or cellar"),
+        (["--image", "batch", "--group", "gpu"], "gpu takes no image", "--group train or batch or cellar"),
+        (["--group", "cellar", "--gpus", "1", "--image", "cpu"], "CPUs and memory of cellar are unknown", "--memory"),
+        (["--launch", "torchrun"], "argument --launch", ""),
         (["--on", "disk"], "no machine for runs is named disk", "write"),
         (["--group", "gpus"], "no group for runs is named gpus", "write gpu"),
         (["--gpus", "24"], "no machine has 24 GPUs", "at most 16, on batch"),
@@ -335,7 +370,7 @@ def test_the_place_is_the_smallest_that_is_enough(words: list[str], machine: str
         (["--nodes=2"], "--nodes is not in this version", "--help"),
         (["--for", "8"], "argument --for: the value is not of the form 8h", ""),
         (["--for", "0h"], "argument --for", ""),
-        (["--for", "60d"], "at most 59 days", "--for 59d"),
+        (["--for", "60d"], "at most 59d", "--for 59d"),
         (["--gpus", "-1"], "argument --gpus", ""),
         (["--param", "lr"], "argument --param", ""),
         (["--env", "BEDPLATE_HUB=x"], "argument --env", ""),
@@ -587,4 +622,95 @@ def test_a_group_of_the_cluster_is_a_place(laptop: Laptop, record: Record) -> No
 )
 def test_a_pod_has_a_part_of_its_machine(run: Mapping[str, int], shares: Mapping[str, int]) -> None:
     """CPUs and memory follow the GPUs, unless the person has set them."""
-    assert Place("train", _GROUP, in_cluster=True).shares(run) == shares
+    assert Place("train", _GROUP, "train", {"bedplate/group": "train"}).shares(run) == shares
+
+
+@pytest.mark.parametrize(
+    ("words", "image", "selector"),
+    [
+        (["--group", "batch"], IMAGE, {"bedplate/group": "batch"}),
+        (["--group", "batch", "--image", "cpu"], IMAGE.replace("1", "2"), {"bedplate/group": "batch"}),
+        (
+            ["--group", "train", "--image", f"other@sha256:{'3' * 64}"],
+            f"other@sha256:{'3' * 64}",
+            {"bedplate/group": "train"},
+        ),
+        (["--image", "cpu", "--gpus", "1"], IMAGE.replace("1", "2"), {"bedplate/group": "train"}),
+        (["--group", "cellar", "--image", "batch"], IMAGE, {"bedplate/site": "cellar"}),
+        (["--on", "node-1", "--image", "batch"], IMAGE, {"kubernetes.io/hostname": "node-1.cellar"}),
+    ],
+)
+def test_an_image_is_one_of_the_fleet_or_has_a_digest(
+    words: list[str], image: str, selector: Mapping[str, str], laptop: Laptop, api: FakeHub
+) -> None:
+    """A group without an image takes runs that have one. A machine of a site is a place of the cluster, too."""
+    done = laptop.bp("run", "-d", "--cpus", "2", "--memory", "4", *words, "--", "true")
+
+    assert (done.returncode, f"image {image}" in done.stderr) == (0, True), done.stderr
+    (job,) = (json.loads(body) for line, _, body in api.requests if line.endswith("/jobs"))
+    pod = job["spec"]["template"]["spec"]
+    assert (pod["containers"][0]["image"], pod["nodeSelector"]) == (image, selector)
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"] if "persistentVolumeClaim" in volume
+    }
+    assert claims == {"cellar-home" if "cellar" in str(selector) else "home"}
+
+
+def test_the_time_of_a_run_is_limited_by_the_fleet(laptop: Laptop, record: Record) -> None:
+    """A run that says no time gets the operator's, and none gets more."""
+    record.hub.answer("/fleet.json", {**FLEET, "for": "12h"})
+
+    refused = laptop.bp("run", "--for", "13h", "--", "true")
+    assert (refused.returncode, "at most 12h" in refused.stderr, "write --for 12h" in refused.stderr) == (
+        242,
+        True,
+        True,
+    )
+    laptop.bp("run", "--", "true")
+    assert (given(laptop)["for"], record.tags["for"]) == (43_200, "43200")
+    laptop.bp("run", "--for", "30m", "--", "true")
+    assert given(laptop)["for"] == 1_800
+
+
+@pytest.mark.parametrize(
+    ("words", "launch"),
+    [
+        (["--", "python", "a.py"], ""),
+        (["--launch", "program", "--", "python", "-m", "torch.distributed.run", "a.py"], "program"),
+        (["--", "/opt/bin/torchrun", "a.py"], "program"),
+        (["--launch", "ranks", "--", "torchrun", "a.py"], "ranks"),
+    ],
+)
+def test_a_command_may_start_its_ranks_itself(words: list[str], launch: str, laptop: Laptop, record: Record) -> None:
+    """Such as torchrun: it is started once, whatever the number of GPUs."""
+    laptop.bp("run", "--on", "titan-03", "--gpus", "2", *words)
+
+    assert given(laptop)["launch"] == launch
+    assert record.tags.get("launch", "") == launch
+
+
+@pytest.mark.parametrize(
+    ("fleet", "words", "message"),
+    [
+        ({"machines": {}, "groups": {}}, [], "no machine of this fleet takes runs now\n  fix  ask your operator"),
+        ({"groups": {}}, ["--group", "train"], "no group for runs is named train\n  fix  leave --group out"),
+        ({"groups": {}}, ["--image", IMAGE], "this fleet takes no image\n  fix  leave --image out"),
+        (
+            {"groups": {}, "images": {}},
+            ["--image", "a"],
+            "no image for runs is named a\n  fix  write repository@sha256:",
+        ),
+        ({"machines": {}}, ["--on", "titan-03"], "no machine for runs is named titan-03\n  fix  leave --on out"),
+        ({"machines": {}}, ["--group", "gpu"], "no machine of gpu takes runs now\n  fix  select another --group"),
+    ],
+)
+def test_a_fleet_without_a_kind_of_place_says_so(
+    fleet: Mapping[str, Any], words: list[str], message: str, laptop: Laptop, record: Record
+) -> None:
+    """A fleet without Kubernetes, and one without SSH machines."""
+    record.hub.answer("/fleet.json", {**FLEET, **fleet})
+
+    done = laptop.bp("run", *words, "--", "true")
+
+    assert done.returncode in {242, 244}
+    assert message in done.stderr

@@ -153,6 +153,29 @@ def test_groups_and_machines_can_be_closed_for_jobs() -> None:
     )
 
 
+def test_the_workers_of_a_site_are_a_group_by_its_name() -> None:
+    """With the GPUs of the largest, its image, and its taints; one that is closed for jobs closes it."""
+    lab = (
+        (EXAMPLES / "lab.yaml")
+        .read_text()
+        .replace("    train: registry", "    cellar: registry")
+        .replace("ask_above: 200", "for: 3d")
+    )
+    document = json.loads(json.dumps(fleet_document(plan_of_text(lab))))
+
+    site = document["groups"]["cellar"]
+    assert (site["site"], site["kubernetes"], site["jobs"], site["max"], site["gpus"]) == ("cellar", True, True, 2, 4)
+    assert (site["cpus"], site["price"], site["taints"]) == (None, None, ["nvidia.com/gpu=present:NoSchedule"])
+    assert site["image"] == document["images"]["cellar"]
+    assert (document["for"], document["groups"]["train"]["site"]) == ("3d", "")
+    machine = document["machines"]["titan-01.cellar"]
+    assert (machine["ssh"], machine["jobs"], machine["place"]) == (False, True, "cellar")
+
+    closed = lab.replace("count: 4}, use: kubernetes}", "count: 4}, use: kubernetes, jobs: false}", 1)
+    assert closed != lab
+    assert not fleet_document(plan_of_text(closed))["groups"]["cellar"]["jobs"]
+
+
 def test_a_type_that_the_catalog_lacks_is_unknown() -> None:
     """Its hardware and price are null, not zero."""
     plan = lab_plan()

@@ -117,7 +117,7 @@ def type_parts(annotation: object) -> Iterator[object]:
 def possible_edits(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Event]]:
     """Yield every key of a model with every event that can happen to it."""
     for name, field in model.model_fields.items():
-        key = f"{prefix}.{name}".lstrip(".")
+        key = f"{prefix}.{field.alias or name}".lstrip(".")
         parts = tuple(type_parts(field.annotation))
         models = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
         is_table = any(typing.get_origin(part) is Mapping for part in parts)

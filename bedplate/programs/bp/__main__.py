@@ -18,7 +18,7 @@ from .proxy import Proxy
 
 _LATER = (
     *("queue", "search", "session"),
-    *("board", "top", "bench", "secret", "--image", "--nodes", "--priority", "--max-cost", "--restarts"),
+    *("board", "top", "bench", "secret", "--nodes", "--priority", "--max-cost", "--restarts"),
     *("--scratch-ok", "--array", "--after", "--in", "--secret", "--notify"),
 )
 _STARTS = {"run", "again"}
@@ -101,7 +101,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
         from .run import add_options  # noqa: PLC0415
 
         add_options(run)
-        add_options(again, ("--on", "--group", "--name", "--env", "-d", "--dry-run", "-y"))
+        add_options(again, ("--on", "--group", "--image", "--for", "--name", "--env", "-d", "--dry-run", "-y"))
     return parser.parse_args(words), program
 
 

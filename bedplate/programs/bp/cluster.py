@@ -55,7 +55,6 @@ class Cluster:
 class Pods:
     """Where pods of a run go: labels of their node, the taints that it has, and the site of its stores, if any."""
 
-    group: str
     image: str
     selector: Mapping[str, str]
     taints: Sequence[str] = ()
@@ -139,6 +138,7 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
         "ATTEMPT": run["attempt"],
         "GRACE": run["grace"],
         "FOR": run["for"],
+        "LAUNCH": run["launch"],
     }
     home = claims.get("home", _WORK)
     return {"HOME": home, **run["environment"], **{f"BEDPLATE_{name}": str(value) for name, value in settings.items()}}

@@ -1,68 +1,106 @@
 """Where a run goes: a machine or a group by name, or else the smallest that has enough GPUs."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from .hub import MISSING, WRONG, BpError
+from .hub import WRONG, BpError
 
 # What a machine of the cluster has for pods, after kubelet, its system and what runs on each node.
 _FOR_PODS = 0.85
 # CPUs and GiB of a pod without GPUs that asks for nothing.
 _SMALL = {"cpus": 1, "memory": 2}
+_REFERENCE = re.compile(r"[^\s@]{1,300}@sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A machine, or a group of the cluster; `facts` are those of `fleet.json`."""
+    """A machine for SSH, or nodes of the cluster by the labels of a selector; `facts` are those of `fleet.json`."""
 
     name: str
     facts: Mapping[str, Any]
-    in_cluster: bool = False
+    group: str
+    """Empty for a machine of a site; for nodes there, the site."""
+    selector: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def group(self) -> str:
-        """The group, empty for a machine of a site."""
-        return self.name if self.in_cluster else str(self.facts["group"] or "")
+    def gpus(self) -> int:
+        """The GPUs of a machine: what is unknown is not enough."""
+        return self.facts["gpus"] or 0
 
     def shares(self, run: Mapping[str, Any]) -> Mapping[str, int]:
         """Return the CPUs and GiB of a pod for what its run has not set: as large a part as that of the GPUs."""
-        part = run["gpus"] / (self.facts["gpus"] or 1)
         of_machine = {"cpus": self.facts["cpus"], "memory": self.facts["memory_gib"]}
+        if run["gpus"] and any(of_machine[name] is None and not run[name] for name in _SMALL):
+            raise BpError(f"the CPUs and memory of {self.name} are unknown", "add --cpus N --memory N", WRONG)
+        part = run["gpus"] / (self.gpus or 1)
         wanted = {name: int(part * _FOR_PODS * (of_machine[name] or 0)) for name in _SMALL}
         return {name: run[name] or max(wanted[name], least) for name, least in _SMALL.items()}
 
 
-def choose_place(fleet: Mapping[str, Any], name: str, group: str, gpus: int) -> Place:
+def choose_place(fleet: Mapping[str, Any], name: str, group: str, gpus: int, image: str = "") -> Place:
     """Return the place of a run by `fleet.json`. Raises BpError if there is none, with the nearest right value."""
-    places = [Place(key, facts) for key, facts in fleet["machines"].items() if facts["ssh"] and facts["jobs"]]
-    groups = {key: facts for key, facts in fleet["groups"].items() if facts["jobs"]}
+    if image and not _REFERENCE.fullmatch(image):
+        image = fleet["images"].get(image) or _refuse("image", image, fleet["images"], "repository@sha256:DIGEST")
+    groups = {key: {**facts, "image": image or facts["image"]} for key, facts in fleet["groups"].items()}
+    groups = {key: facts for key, facts in groups.items() if facts["jobs"]}
     if group and group not in groups:
-        raise _unknown("group", group, groups)
-    if group and groups[group]["kubernetes"] and not groups[group]["image"]:
-        raise BpError(f"{group} has no image for runs", f"ask your operator for `jobs.images.{group}`", MISSING)
-    places += [Place(key, facts, in_cluster=True) for key, facts in groups.items() if _takes_pods(facts)]
-    places = [place for place in places if not group or place.group == group]
+        _refuse("group", group, groups)
+    places = [place for place in _places(fleet["machines"], groups) if not group or place.group == group]
     if name:
-        machines = [place for place in places if not place.in_cluster]
-        places = [place for place in machines if name in {place.name, place.name.partition(".")[0]}]
-        if len(places) != 1:
-            raise _unknown("machine", name, [place.name for place in places or machines])
-    # What is unknown is not enough. Of equal places, a machine that runs is first.
-    ranked = sorted(places, key=lambda place: (place.facts["gpus"] or 0, place.in_cluster, place.facts["price"] or 0))
-    if not ranked:
-        raise BpError(f"no machine of {group or 'this fleet'} runs now", "select another --group or --on", MISSING)
-    largest = ranked[-1].facts["gpus"] or 0
-    if largest < gpus:
-        raise BpError(f"no machine has {gpus} GPUs", f"at most {largest}, on {ranked[-1].name}", WRONG)
-    return next(place for place in ranked if (place.facts["gpus"] or 0) >= gpus)
+        places = [_named(name, [place for place in places if place.name in fleet["machines"]])]
+    else:
+        # A group may use any of its nodes. Of those of a site, CPUs and memory are unknown.
+        nodes = {key for key, facts in groups.items() if group or not facts["site"]}
+        places = [place for place in places if not place.selector or place.name in nodes]
+    fitting = [place for place in places if (place.facts["image"] if place.selector else not image)]
+    if not fitting:
+        raise _nothing_fits(places, name or group or "this fleet", image, groups)
+    largest = max(fitting, key=lambda place: place.gpus)
+    if largest.gpus < gpus:
+        raise BpError(f"no machine has {gpus} GPUs", f"at most {largest.gpus}, on {largest.name}", WRONG)
+    enough = (place for place in fitting if place.gpus >= gpus)
+    # Of equal places, a machine that runs is first.
+    return min(enough, key=lambda place: (place.gpus, bool(place.selector), place.facts["price"] or 0))
 
 
-def _takes_pods(group: Mapping[str, Any]) -> bool:
-    return bool(group["kubernetes"] and group["image"] and group["max"])
+def _places(machines: Mapping[str, Any], groups: Mapping[str, Any]) -> Iterator[Place]:
+    """Yield the machines for runs, and the groups of the cluster. A node has the image and taints of its group."""
+    for name, facts in machines.items():
+        if facts["ssh"] and facts["jobs"]:
+            yield Place(name, facts, facts["group"] or "")
+        elif facts["jobs"] and (group := facts["group"] or facts["place"]) in groups:
+            yield Place(name, {**groups[group], **facts}, group, {"kubernetes.io/hostname": name})
+    for name, facts in groups.items():
+        if facts["kubernetes"] and facts["max"]:
+            yield Place(name, facts, name, {"bedplate/site" if facts["site"] else "bedplate/group": name})
 
 
-def _unknown(kind: str, name: str, names: Iterable[str]) -> BpError:
-    near = " or ".join(get_close_matches(name, names, 1) or sorted(names)[:5])
-    return BpError(f"no {kind} for runs is named {name}", f"write {near}" if near else "there is none", WRONG)
+def _named(name: str, machines: Sequence[Place]) -> Place:
+    places = [place for place in machines if name in {place.name, place.name.partition(".")[0]}]
+    if len(places) > 1:
+        names = " or ".join(sorted(place.name for place in places))
+        raise BpError(f"several machines are named {name}", f"write {names}", WRONG)
+    return places[0] if places else _refuse("machine", name, [place.name for place in machines])
+
+
+def _nothing_fits(places: Sequence[Place], where: str, image: str, groups: Mapping[str, Any]) -> BpError:
+    """Return why none of the selected places takes a run with this image, or without one."""
+    if image and not any(place.selector for place in places):
+        others = " or ".join(name for name, facts in groups.items() if facts["kubernetes"])
+        fix = f"leave --image out, or write --group {others}" if others else "leave --image out"
+        return BpError(f"{where} takes no image", fix, WRONG)
+    if places:
+        fix = f"add --image, or ask your operator for `jobs.images.{places[0].group}`"
+        return BpError(f"{places[0].name} has no image for runs", fix)
+    fix = "select another --group" if where in groups else "ask your operator which machines run"
+    return BpError(f"no machine of {where} takes runs now", fix)
+
+
+def _refuse(kind: str, name: str, names: Collection[str], *forms: str) -> Any:  # noqa: ANN401  nothing
+    """Raise BpError for an unknown name, with the nearest ones."""
+    near = " or ".join([*(get_close_matches(name, names, 1) or sorted(names)[:5]), *forms])
+    option = "on" if kind == "machine" else kind
+    raise BpError(f"no {kind} for runs is named {name}", f"write {near}" if near else f"leave --{option} out", WRONG)

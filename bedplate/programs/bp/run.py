@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _GRACE = 30
 _INTERRUPTED, _NO_CODE, _LONGEST = 130, 203, 5_000
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400}
-# Seconds: the token of a run is valid for 60 days.
-_LONGEST_TIME = 59 * 86_400
+# The token of a run is valid for 60 days.
+_TIME, _LONGEST_TIME = "24h", "59d"
+# Programs that start ranks themselves.
+_LAUNCHERS = {"torchrun", "mpirun"}
 _NUMBER, _VALUE, _OWN = "[0-9]{1,4}", "[A-Za-z_][A-Za-z0-9_]{0,200}=.{0,5000}", "BEDPLATE_|MLFLOW_|CUDA_V"
 # Each option with the name of its value, what that must be, and its default; a flag has none of them.
 _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
@@ -37,7 +39,9 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--gpus", "N", _NUMBER, "0", "GPUs for this run alone; default: none"),
     ("--cpus", "N", _NUMBER, "0", "at most so many CPUs"),
     ("--memory", "N", _NUMBER, "0", "at most so many GiB of memory"),
-    ("--for", "8h", "[1-9][0-9]{0,3}[mhd]", "24h", "the longest time, in m, h or d; default: 24h"),
+    ("--image", "I", ".*", "", "for the cluster: a name of `jobs.images`, or repository@sha256:DIGEST"),
+    ("--launch", "HOW", "ranks|program|", "", "start the command once a GPU (ranks), or once (program)"),
+    ("--for", "8h", "[1-9][0-9]{0,3}[mhd]|", "", "the longest time, in m, h or d; default: the operator's, or 24h"),
     ("--name", "NAME", "[a-z0-9][a-z0-9-]{0,59}|", "", "the end of its name; default: two words"),
     ("--param", "K=V", _VALUE, [], "a parameter, which the record has; several times"),
     ("--env", "K=V", f"(?!{_OWN}){_VALUE}", [], "a variable, which the record has not; several times"),
@@ -102,9 +106,10 @@ def start_code(
 ) -> int:
     """Start a run of code, and follow it; return the exit code of its program."""
     snapshot, run = code.snapshot, dict[str, Any]()
-    place = choose_place(fleet, options.on, options.group, document["gpus"])
-    facts = {**place.facts, "image": document.pop("image", "") or place.facts.get("image")}
-    cost = (facts["price"] or 0) * document["for"] / 3_600
+    place = choose_place(fleet, options.on, options.group, document["gpus"], options.image)
+    document["for"] = _time_limit(vars(options)["for"], fleet["for"] or "")
+    document |= place.shares(document) if place.selector else {"machine": place.name}
+    cost = (place.facts["price"] or 0) * document["for"] / 3_600
     say(*_plan_lines(place, cost, snapshot, sum(pack.stat().st_size for pack in code.new.values())))
     if options.dry_run:
         return 0
@@ -114,17 +119,16 @@ def start_code(
             raise BpError("not started: it may cost more than `ask_above` of the fleet", "answer y, or add -y", WRONG)
     with ThreadPoolExecutor() as pool:
         # The connection is made while packs travel and the record is written.
-        agent = _agent(hub, replace(place, facts=facts), is_followed=not options.d)
+        agent = _agent(hub, place, is_followed=not options.d)
         try:
-            document |= place.shares(document) if place.in_cluster else {"machine": place.name}
             sent = [pool.submit(_send, hub, name, pack) for name, pack in code.new.items()]
-            tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for")}
+            tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for", "launch")}
             tags |= {"command": shlex.join(document["command"]), "nodes": 1}
             tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
-            tags |= {"group": place.group, "price": facts["price"], "tree": snapshot.tree}
+            tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
             # A pod waits for a machine, and a unit for GPUs: for as long as that takes, the hub does not miss the run.
-            tags |= {"state": "queued"} if place.in_cluster or document["gpus"] else {}
-            tags |= {"image": facts["image"]} if place.in_cluster else {"machine": place.name}
+            tags |= {"state": "queued"} if place.selector or document["gpus"] else {}
+            tags |= {"image": place.facts["image"]} if place.selector else {"machine": place.name}
             tags |= {"base": code.packs[0].rpartition("/")[2].partition("-")[0], "size": snapshot.size}
             tags |= {"left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
             run |= create_run(hub, options.name, tags, document["params"])
@@ -145,12 +149,12 @@ def start_code(
 
 def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, "Job"]:
     """Return what starts runs in a place."""
-    if not place.in_cluster:
+    if not place.selector:
         return Agent(hub, place.name, "start", *(["--follow"] if is_followed else []))
     # Slow to import, and of no use on machines.
     from .cluster import Job, Pods  # noqa: PLC0415
 
-    pods = Pods(place.group, place.facts["image"], {"bedplate/group": place.group}, place.facts["taints"])
+    pods = Pods(place.facts["image"], place.selector, place.facts["taints"], place.facts["site"])
     return Job(hub.settings, pods, Path(sys.argv[0]), is_followed=is_followed)
 
 
@@ -186,21 +190,30 @@ def read_options(options: argparse.Namespace, command: Sequence[str]) -> dict[st
     if not command or len(shlex.join(command).encode(errors="replace")) > _LONGEST:
         what = f"the command is longer than {_LONGEST} bytes" if command else "there is no command"
         raise BpError(what, "write `bp run -- python train.py`, or call a script of this folder", WRONG)
-    values = vars(options)
-    seconds = int(values["for"][:-1]) * _UNITS[values["for"][-1]]
-    document = {"command": command, "for": seconds, "grace": _GRACE}
-    if seconds > _LONGEST_TIME:
-        raise BpError("a run has at most 59 days", "write --for 59d, and start again from a checkpoint", WRONG)
-    document |= {name: int(values[name]) for name in ("gpus", "cpus", "memory")}
+    launch = options.launch or ("program" if Path(command[0]).name in _LAUNCHERS else "")
+    document = {"command": command, "launch": launch, "grace": _GRACE}
+    document |= {name: int(vars(options)[name]) for name in ("gpus", "cpus", "memory")}
     document |= {"params": dict(word.split("=", 1) for word in options.param), "attempt": 0, "wait": None}
     return {**document, "environment": dict(word.split("=", 1) for word in options.env), "secrets": {}}
+
+
+def _time_limit(time: str, limit: str) -> int:
+    """Return the seconds of a run, by its person, or else by the fleet, whose limit is for all."""
+    longest = limit or _LONGEST_TIME
+    seconds, most = (int(text[:-1]) * _UNITS[text[-1]] for text in (time or limit or _TIME, longest))
+    if seconds > most:
+        raise BpError(
+            f"a run has at most {longest}", f"write --for {longest}, and start again from a checkpoint", WRONG
+        )
+    return seconds
 
 
 def _plan_lines(place: Place, cost: float, snapshot: Snapshot, size: int) -> Iterator[str]:
     """Yield where a run goes, what that costs, what travels, and what does not."""
     price = f"{place.facts['price']:.2f} USD an hour, at most {cost:.2f} USD" if cost else "without a known price"
-    where = "in the cluster" if place.in_cluster else f"of {place.group or place.facts['place']}"
+    where = "in the cluster" if place.selector else f"of {place.group or place.facts['place']}"
     yield f"on {place.name} {where}, {price}"
+    yield from ([f"image {place.facts['image']}"] if place.selector else [])
     what = f"{snapshot.files} files" if snapshot.files else "the code"
     yield f"sends {size / 1e6:.2f} MB of {what} with {snapshot.size / 1e6:.2f} MB"
     yield from ([f"left out: {listed(snapshot.left_out)}"] if snapshot.left_out else [])

@@ -29,7 +29,7 @@ _PART, _PAUSE = 256 << 10, 2.0
 # The agent's status for a folder that is not there.
 _NO_RUN = 204
 _NUMBER = "[0-9]{6}"
-_REPEATED = ("command", "group", "image", "env", "given", "left_out", "head", "remote")
+_REPEATED = ("command", "group", "image", "launch", "env", "given", "left_out", "head", "remote")
 # Colleagues can change tags. What a shell or a path gets of them is of these forms.
 _FORMS = {
     "id": "[a-z_][a-z0-9_-]{0,199}",
@@ -205,14 +205,16 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     values = vars(options)
     if not options.on and not options.group:
         values["group" if tags["group"] else "on"] = tags["group"] or _tag(run, "machine")
+        values["image"] = options.image or tags["image"]
     values.update({name: _tag(run, name) for name in ("gpus", "cpus", "memory")})
-    values["for"] = f"{int(_tag(run, 'for')) // 60}m"
+    values["for"] = values["for"] or f"{int(_tag(run, 'for')) // 60}m"
+    values["launch"] = tags["launch"]
     values["param"] = [f"{name}={run['params'].get(name, '')}" for name in tags["given"].split()]
     try:
         command = shlex.split(tags["command"])
     except ValueError:
         raise BpError(f"the record of {run['name']} has no command", "select another run", WRONG) from None
-    document = {**read_options(options, command), "image": tags["image"]}
+    document = read_options(options, command)
     say(f"repeats {run['name']}: {tags['command']}")
     person, paths = hub.settings.person, pack_paths(run)
     own = [f"packs/{person}/{path.rpartition('/')[2]}" for path in paths]
