@@ -32,7 +32,7 @@ from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
 
 UID = lab_plan().accounts.uids["grace"]
 _CASE = CASES["pool"]
-_PLACE = Pods("cpu", PYTHON_IMAGE, {"bedplate/group": _CASE.promised.labels["bedplate/group"]}, _CASE.promised.taints)
+_PLACE = Pods(PYTHON_IMAGE, {"bedplate/group": _CASE.promised.labels["bedplate/group"]}, _CASE.promised.taints)
 # In place of the agent: it shows what it has, waits for a file or SIGTERM, and ends with a code of its own.
 _AGENT = """
 import json, os, signal, sys, time
@@ -85,7 +85,16 @@ def run_of(name: str, *command: str, **values: object) -> Mapping[str, Any]:
     """Return a run that bp has sent."""
     facts: dict[str, Any] = {"id": name, "run": "0" * 32, "experiment": "1", "hub": "https://hub.lab.internal"}
     facts |= {"address": "10.0.0.9", "certificate": "CERT", "token": "TOKEN", "tree": "a" * 40, "packs": ["p"]}
-    facts |= {"gpus": 0, "cpus": 1, "memory": 1, "for": 600, "grace": 10, "environment": {"A": "1"}, "attempt": 0}
+    facts |= {
+        "gpus": 0,
+        "cpus": 1,
+        "memory": 1,
+        "for": 600,
+        "grace": 10,
+        "environment": {"A": "1"},
+        "attempt": 0,
+        "launch": "",
+    }
     return {**facts, "secrets": {"KEY": "s3cret"}, "params": {}, "command": list(command), **values}
 
 
@@ -202,7 +211,7 @@ def _follow_to_the_end(api: Api, run: str, output: list[bytes]) -> None:
 def test_an_image_without_python_is_said(api: Api) -> None:
     """The sentence names Python, and the key of the fleet file."""
     run = run_of("grace-1127-dry-newt", "true")
-    start(api, run, Pods("cpu", "localhost/waits:1", _PLACE.selector, _PLACE.taints))
+    start(api, run, Pods("localhost/waits:1", _PLACE.selector, _PLACE.taints))
 
     with pytest.raises(BpError, match="no python3"):
         follow(api, run["id"], lambda _: None, lambda _: None)
