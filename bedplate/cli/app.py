@@ -148,6 +148,7 @@ HUB_COMMANDS = (
     Command("logs", "hub:logs", "bedplate hub logs --follow mlflow"),
     Command("restore", "hub:restore", "bedplate hub restore --at 20261127T020000Z"),
     Command("rotate", "hub:rotate", "bedplate hub rotate"),
+    Command("prune", "hub:prune", "bedplate hub prune --older 90d --dry-run"),
     Command("purge", "hub:purge", "bedplate hub purge 4b825dc642cb6eb9a060e54bf8d69288fbee4904"),
 )
 CAPACITY_COMMANDS = (

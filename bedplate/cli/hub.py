@@ -73,3 +73,17 @@ def purge(
     logs, and all backups of records. It shows what it will delete, and asks.
     """
     return printed(hub.purge(operator, ident))
+
+
+def prune(
+    *,
+    older: Annotated[str, typer.Option("--older", metavar="90d", help="Only of runs that ended before so many days.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted.")] = False,
+    operator: Annotated[Terminal, By(("yes", "user", "identity", "ssh_config"), is_argument=False)],
+) -> int:
+    """Delete old packs and logs from the disk of the hub.
+
+    Packs and logs of runs that go on or have ended since stay, and so do all records, artefacts and backups. It shows
+    what it will delete, and asks.
+    """
+    return printed(hub.prune(operator, older, dry_run=dry_run))

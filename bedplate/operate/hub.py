@@ -128,6 +128,24 @@ def purge(operator: Operator, ident: str) -> Result:
     return Result([f"{ident} is deleted, and a new backup starts" if is_run else f"{ident} is deleted"])
 
 
+def prune(operator: Operator, older: str, *, dry_run: bool) -> Result:
+    """Delete packs and logs that only older runs need, after a question with their sizes. Raises InputError."""
+    if not re.fullmatch("[1-9][0-9]{0,3}d", older):
+        raise InputError(f"no number of days: {older}", fix="write a number and d, such as 90d")
+    plan = plan_of(operator)
+    own = hub_of(plan)
+    with _connected(operator, plan) as hub:
+        (_, until), *sizes = _facts(hub, f"old {older[:-1]}")
+        operator.show(f"{int(size) / 1e6:.2f} MB {path}" for size, path in sizes)
+        if dry_run or len(sizes) == 1:
+            return Result([f"{hub.name} stays as it is"])
+        copied = "backups keep their copies, and a restore brings them back"
+        operator.show([copied if own.bucket or own.backup else "no other machine has a copy"])
+        operator.confirm(f"delete all of this from {hub.name}?")
+        hub.shell(f"{_ALONE} prune {until}", seconds=86_400)
+    return Result([f"{hub.name} has {int(sizes[-1][0]) / 1e6:.2f} MB less"])
+
+
 def rotate(operator: Operator, *, now: bool) -> Result:
     """Make a new key for tokens, after a question if it ends those of runs."""
     with _connected(operator, plan_of(operator)) as hub:

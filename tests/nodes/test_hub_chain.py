@@ -92,6 +92,19 @@ def test_nobody_writes_the_packs_of_another(hub: WholeHub) -> None:
     assert hub.ask(ada, f"{FILES}/packs/grace/{PACK}") == (200, "mine")
 
 
+def test_an_operator_prunes_what_no_run_needs(hub: WholeHub) -> None:
+    """The records say what that is; a new pack stays."""
+    grace, names = hub.token(), [f"packs/grace/{digit * 40}-0.pack" for digit in "89"]
+    for name in names:
+        assert hub.put(grace, name, "code")[0] == 201
+    hub.node.run(f"touch --date='100 days ago' /srv/hub/artifacts/{names[0]}")
+
+    done = hub.operator("hub", "prune", "--older", "90d", "--yes")
+
+    assert (done.returncode, names[0] in done.stdout) == (0, True), done.stderr
+    assert [hub.ask(grace, f"{FILES}/{name}")[0] for name in names] == [404, 200]
+
+
 def test_nothing_of_a_removed_person_works_within_a_minute(hub: WholeHub, laptop: Laptop) -> None:
     """Tokens of a cache, of a run and of open pages are refused, also while gateways are silent; no new one is made."""
     run, fleet = hub.record("grace-1127-before"), hub.machine.fleet

@@ -1,6 +1,7 @@
 """`bedplate hub status`, `logs`, `restore` and `rotate`, with the hub behind a fake ssh."""
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ case ${{@: -1}} in
 *"hub-backup status"*) cat {folder}/status ;;
 *"hub-backup list"*) cat {folder}/list ;;
 *"hub-backup leaked"*) cat {folder}/leaked ;;
+*"hub-backup old"*) cat {folder}/old ;;
 *" restore "*) [[ ! -e {folder}/broken ]] || {{ echo "hub-backup: the records of before serve again" >&2; exit 1; }} ;;
 esac
 """
@@ -43,6 +45,9 @@ def hub(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "status").write_text(FACTS)
     (folder / "list").write_text(LIST)
     (folder / "leaked").write_text("")
+    (folder / "old").write_text(
+        "until 1795000000\n2000000 ./packs/ada/x.pack\n500000 ./1/x/artifacts/logs\n2500000 total\n"
+    )
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
 
@@ -51,7 +56,7 @@ def calls(hub: Path) -> list[str]:
     """Return the commands that the hub got, without questions."""
     lines = (hub / "calls").read_text().splitlines() if (hub / "calls").exists() else []
     found = [shlex.split(line)[-1] for line in lines]
-    return [line for line in found if not line.endswith((" list", " status")) and " leaked " not in line]
+    return [line for line in found if not re.search(" (list|status|leaked .*|old .*)$", line)]
 
 
 def test_status_shows_what_the_hub_reports(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,6 +205,42 @@ def test_a_purge_of_nothing_is_refused(
     assert f"no tree or run{'' if word.startswith('0') else ':'} {word}" in capsys.readouterr().err
     assert (calls(hub), len(bucket())) == ([], 3)
     assert "reboot" not in ((hub / "calls").read_text() if (hub / "calls").exists() else "")
+
+
+def test_a_prune_says_what_it_deletes_and_how_much(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It asks, and deletes what is older than the moment for which it was listed; backups keep their copies."""
+    assert run(["hub", "prune", "--older", "90d"]) == 2
+    assert run(["hub", "prune", "--older", "90d", "--dry-run"]) == 0
+    assert not calls(hub)
+    capsys.readouterr()
+
+    assert run(["hub", "prune", "--older", "90d", "--yes"]) == 0
+
+    output = capsys.readouterr().out
+    assert output.startswith("2.00 MB ./packs/ada/x.pack\n0.50 MB ./1/x/artifacts/logs\n2.50 MB total\nbackups keep")
+    assert output.endswith("hub.us-west-2 has 2.50 MB less\n")
+    (call,) = calls(hub)
+    assert call.endswith("flock /run/bedplate-hub-backup.lock /usr/local/lib/bedplate/hub-backup prune 1795000000")
+    assert "hub-backup old 90" in (hub / "calls").read_text()
+
+
+def test_a_prune_of_nothing_asks_nothing(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says so."""
+    (hub / "old").write_text("until 1795000000\n0 total\n")
+
+    assert run(["hub", "prune", "--older", "90d"]) == 0
+
+    assert "stays as it is" in capsys.readouterr().out
+    assert not calls(hub)
+
+
+@pytest.mark.parametrize("word", ["90", "0d", "-1d", "1h", "$(reboot)d", "90d;reboot", "٣d"])
+def test_a_prune_needs_a_number_of_days(word: str, hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, and nothing reaches the hub."""
+    assert run(["hub", "prune", f"--older={word}", "--yes"]) == 2
+
+    assert "write a number and d" in capsys.readouterr().err
+    assert not (hub / "calls").exists()
 
 
 def test_the_tokens_of_a_person_end_at_once(hub: Path, here: Path) -> None:

@@ -228,6 +228,94 @@ def test_a_purge_of_a_tree_takes_the_packs_that_need_it(backups: Backups) -> Non
     assert (backups.hub / f"dumps/nightly/{name}.dump").exists()
 
 
+DAY = 86_400
+_TREES = {name: str(number) * 40 for number, name in enumerate(("old", "kept", "base", "going", "new", "next"), 1)}
+_LOGS = "artifacts/logs/0/0/000000"
+
+
+def old_run(backups: Backups, name: str, days: float, status: str = "FINISHED", **tags: str) -> str:
+    """Record a run that started and ended so many days ago, with its logs; return its id."""
+    run = hashlib.md5(name.encode()).hexdigest()  # noqa: S324  names of runs
+    at = int((time.time() - days * DAY) * 1000)
+    backups.sql(f"insert into runs values ('{run}', 'active', {at}, {at}, '{status}')")  # noqa: S608  names of tests
+    for key, value in tags.items():
+        backups.sql(f"insert into tags values ('{run}', 'bedplate.{key}', '{value}')")  # noqa: S608  names of tests
+    backups.write(f"artifacts/1/{run}/{_LOGS}", "loss")
+    backups.write(f"artifacts/1/{run}/artifacts/output/packs/artifacts/logs/model.pack", "model")
+    return run
+
+
+def age(backups: Backups) -> None:
+    """Let all files and folders of the volume be of 100 days ago."""
+    for path in (backups.hub / "artifacts").rglob("*"):
+        os.utime(path, (time.time() - 100 * DAY,) * 2)
+
+
+def left(backups: Backups) -> set[str]:
+    """Return the packs, and the ids of the runs with logs, that the hub has."""
+    logs = {path.parents[1].name for path in (backups.hub / "artifacts").glob("*/*/artifacts/logs")}
+    return logs | {path.stem for path in (backups.hub / "artifacts/packs").rglob("*.pack")}
+
+
+@in_folder
+def test_only_what_older_runs_need_is_pruned(backups: Backups) -> None:
+    """Runs that go on, have ended since, or have a tag that says so keep packs, base and logs; artefacts stay."""
+    tree, base, files = _TREES, _TREES["base"], backups.hub / "artifacts"
+    old = old_run(backups, "old", 95, state="ended", tree=tree["old"], base=base)
+    kept = {
+        old_run(backups, "kept", 80, state="ended", tree=tree["kept"], base=base),
+        old_run(backups, "going", 99, "RUNNING", state="running", tree=tree["going"], base=tree["going"]),
+        old_run(backups, "said", 99, state="running"),
+    }
+    packs = {f"{tree['kept']}-{base}", f"{base}-0", f"{tree['going']}-0"}
+    for name in (*packs, f"{tree['old']}-{base}", "one"):
+        backups.write(f"artifacts/packs/ada/{name}.pack", "12345")
+    age(backups)
+
+    until, *sizes = backups.facts("old", "90")
+    assert left(backups) >= {old, *kept, *packs}
+    backups.facts("prune", until.removeprefix("until "))
+
+    assert left(backups) == {*kept, *packs}
+    assert {line.partition(" ")[2] for line in sizes} == {
+        f"{files}/packs/ada/{tree['old']}-{base}.pack",
+        f"{files}/packs/ada/one.pack",
+        f"{files}/1/{old}/artifacts/logs",
+        "total",
+    }
+    assert len([*files.rglob("model.pack")]) == 4
+    assert backups.facts("old", "90")[1:] == ["0 total"]
+
+
+@in_folder
+def test_a_new_pack_keeps_its_base(backups: Backups) -> None:
+    """Packs travel before the record of their run; tags that are no ids keep and delete nothing else."""
+    tree = _TREES
+    run = old_run(backups, "odd", 0, state="ended", tree="pack", base=f"../{'9' * 40}\n")
+    for name in (f"{tree['base']}-0", f"{tree['old']}-0"):
+        backups.write(f"artifacts/packs/ada/{name}.pack", "12345")
+    age(backups)
+    backups.write(f"artifacts/packs/ada/{tree['new']}-{tree['base']}.pack", "12345")
+
+    backups.facts("prune", backups.facts("old", "90")[0].removeprefix("until "))
+
+    assert left(backups) == {run, f"{tree['new']}-{tree['base']}", f"{tree['base']}-0"}
+
+
+@in_folder
+def test_without_records_nothing_is_pruned(backups: Backups) -> None:
+    """What no run seems to need may be needed by runs that the database does not answer for."""
+    backups.write(f"artifacts/packs/ada/{_TREES['old']}-0.pack", "12345")
+    age(backups)
+    backups.sql("alter table runs rename to hidden")
+
+    assert backups.call("old", "90").returncode != 0
+    assert backups.call("prune", "1").returncode != 0
+    assert backups.call("prune", "9999999999").returncode != 0
+
+    assert left(backups) == {"one", f"{_TREES['old']}-0"}
+
+
 @in_folder
 def test_a_folder_that_is_not_mounted_takes_nothing(backups: Backups) -> None:
     """The dump is on the hub, and status names the copy that failed; an older success remains the last one."""
@@ -291,7 +379,9 @@ def test_a_hub_of_a_region_whose_fleet_json_is_old_has_a_fault(backups: Backups)
     is_of_region = not (backups.folder / "other").exists()
 
     def is_told() -> bool:
-        return "fault fleet.json is older than 15 minutes: see bedplate hub logs bedplate-hub-fleet" in backups.facts("status")
+        return "fault fleet.json is older than 15 minutes: see bedplate hub logs bedplate-hub-fleet" in backups.facts(
+            "status"
+        )
 
     assert not is_told()
     os.utime(backups.hub / "keys/tls.crt", (1, 1))

@@ -82,7 +82,8 @@ class Backups:
         for database in ("mlflow", "replaced", "restored"):
             self.sql(f"drop database if exists {database} with (force)", "postgres")
         self.sql("create database mlflow owner mlflow", "postgres")
-        self.sql("create table runs (run_uuid text, lifecycle_stage text, start_time bigint)")
+        columns = "run_uuid text, lifecycle_stage text, start_time bigint, end_time bigint, status text"
+        self.sql(f"create table runs ({columns})")
         for table in ("tags", "params", "metrics", "latest_metrics"):
             self.sql(f"create table {table} (run_uuid text, key text, value text)")
 
