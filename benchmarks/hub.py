@@ -182,7 +182,9 @@ def report_create(ways: Sequence[Way], experiment: str) -> bool:
 def report_search(ways: Sequence[Way], experiment: str) -> bool:
     """Print the time of the newest runs, asked as `bp runs` does; return whether it is too long."""
     is_slow = False
-    for title, condition in (("of all", ""), ("of a person", "tags.`bedplate.owner` = 'ada'")):
+    listed = "tags.`bedplate.archived` IS NULL"
+    mine, text = f"tags.`bedplate.owner` = 'ada' AND {listed}", f"{listed} AND tags.`bedplate.k2` ILIKE '%v77%'"
+    for title, condition in (("of all", listed), ("of a person", mine), ("with a text", text)):
         order = ["attributes.start_time DESC"]
         body = {"experiment_ids": [experiment], "filter": condition, "max_results": 50, "order_by": order}
         pace_before = clock_pace()

@@ -233,15 +233,6 @@ def test_wrong_words_are_refused(words: list[str], laptop: Laptop, hub: FakeHub)
     assert not hub.bodies
 
 
-def test_commands_of_later_versions_are_refused(laptop: Laptop) -> None:
-    """Status 2, with that reason; help does not list them."""
-    done, text = laptop.bp("session", "x", "y"), laptop.bp("--help").stdout
-
-    assert (done.returncode, "bp session is not in this version" in done.stderr) == (2, True)
-    assert "doctor" in text
-    assert "session" not in text
-
-
 def test_a_token_is_asked_for_once(laptop: Laptop, hub: FakeHub) -> None:
     """By ssh with the archive's host keys; its file is private. It is in a header, and no word of a process."""
     for _ in range(2):

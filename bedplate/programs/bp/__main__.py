@@ -13,14 +13,9 @@ from . import records
 from .doctor import check_lines, checks
 from .gpus import add_options as add_options_of_gpus
 from .gpus import gpu_lines, hold_gpus, read_gpus
-from .hub import MISSING, PARTLY, WRONG, BpError, Hub, load_settings, printable
+from .hub import MISSING, PARTLY, BpError, Hub, load_settings, printable
 from .proxy import Proxy
 
-_LATER = (
-    *("queue", "search", "session"),
-    *("board", "top", "bench", "secret", "--nodes", "--priority", "--max-cost", "--restarts"),
-    *("--scratch-ok", "--array", "--after", "--in", "--secret", "--notify"),
-)
 _STARTS = {"run", "again"}
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
 
@@ -50,9 +45,6 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     """Return the options of a command of bp, and the words after `--`."""
     end = words.index("--") if "--" in words else len(words)
     words, program = words[:end], words[end + 1 :]
-    for word in (word.partition("=")[0] for word in words):
-        if word in _LATER and (word == words[0] or word.startswith("--")):
-            raise BpError(f"bp {word} is not in this version", "`bp --help` lists the commands", WRONG)
     parser = argparse.ArgumentParser("bp", description="Your runs, and the pages of the hub.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)

@@ -18,8 +18,8 @@ _API, _EXPERIMENT, _TAG = "/api/2.0/mlflow/", "jobs", "bedplate."
 _MLFLOW_ID, _NAME = re.compile("[0-9a-f]{32}"), re.compile("[A-Za-z0-9_.-]{1,200}")
 _NOT_FOUND, _WIDTH, _UNKNOWN = 404, 60, "unknown"
 _GOING_ON = frozenset({"RUNNING", "SCHEDULED"})
-STATES = dict.fromkeys(("sent", "queued", "running"), "RUNNING")
-STATES.update({name.lower(): name for name in ("FINISHED", "FAILED", "KILLED")})
+_ENDED = {name.lower(): name for name in ("FINISHED", "FAILED", "KILLED")}
+STATES = {**dict.fromkeys(("sent", "queued", "running"), "RUNNING"), **_ENDED}
 """What `bp runs` shows as the state of a run, and MLflow's status then."""
 _PARTS = ("tags", "params", "metrics")
 # Milliseconds: an agent reports every minute.

@@ -4,7 +4,6 @@ import argparse
 import os
 import re
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -293,15 +292,12 @@ def _attach(hub: Hub, run: Run, options: argparse.Namespace, command: Sequence[s
     name = _own_id(hub, run)
     if options.stack:
         command = ("sh", "-c", _STACKS, "sh", run["run"])
-    if _is_in_cluster(run):
-        script = 'cd /bedplate/work; [ "$#" = 0 ] || exec "$@"; exec "$(command -v bash || echo sh)"'
-        return attach(api_of(hub.settings), name, ("sh", "-c", script, "sh", *command))
-    folders = (f"/scratch/{hub.settings.person}/runs/{name}/work", f'/var/cache/bedplate/runs/"$(id -u)"/{name}/work')
-    program = shlex.join(command) if command else '"${SHELL:-sh}" -l'
-    script = f"cd {folders[0]} 2>/dev/null || cd {folders[1]} && exec {program}"
-    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    words = ssh_command(hub, _tag(run, "machine"), *(["-t"] if has_terminal else []))
-    try:
-        return subprocess.run((*words, script), check=False).returncode  # noqa: S603  of the archive
-    except OSError as error:
-        raise BpError(f"cannot run ssh: {error.strerror}", "install OpenSSH 8.5 or newer") from None
+    if not _is_in_cluster(run):
+        base = f"/scratch/{hub.settings.person}/runs/{name}/work", f'/var/cache/bedplate/runs/"$(id -u)"/{name}/work'
+        program = shlex.join(command) if command else '"${SHELL:-sh}" -l'
+        script = f"cd {base[0]} 2>/dev/null || cd {base[1]} && exec {program}"
+        has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        words = ssh_command(hub, _tag(run, "machine"), *(["-t"] if has_terminal else []))
+        os.execvp("ssh", (*words, script))  # noqa: S606, S607  a machine of the fleet
+    script = 'cd /bedplate/work; [ "$#" = 0 ] || exec "$@"; exec "$(command -v bash || echo sh)"'
+    return attach(api_of(hub.settings), name, ("sh", "-c", script, "sh", *command))
