@@ -58,7 +58,7 @@ def test_the_hub_configures_itself(hub: WholeHub) -> None:
 
 
 def test_a_person_sees_runs_and_pages_with_the_archive_only(hub: WholeHub, laptop: Laptop) -> None:
-    """`bp doctor` finds nothing, `bp runs` lists the run, and the one-time address of `bp ui` opens MLflow's pages."""
+    """`bp doctor` finds nothing, `bp runs` finds the run, and the one-time address of `bp ui` opens MLflow's pages."""
     run = hub.record("grace-1127-brave-otter")
 
     checks = laptop.checks()
@@ -67,6 +67,9 @@ def test_a_person_sees_runs_and_pages_with_the_archive_only(hub: WholeHub, lapto
     assert [check for check in checks.values() if not check["ok"]] == []
     assert (listed.returncode, "grace-1127-brave-otter" in listed.stdout) == (0, True), listed.stderr
     assert run in laptop.bp("show", run, "--json").stdout
+    # Wildcards of SQL are plain characters.
+    found = [len(json.loads(laptop.bp("runs", "--json", "--text", text).stdout)) for text in ("BRAVE-", "brave_")]
+    assert found == [1, 0]
     with pages(laptop) as address:
         server = re.sub("/login/.*", "", address)
         search = ("--json", '{"experiment_ids": ["1"]}')
