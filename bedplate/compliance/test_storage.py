@@ -5,7 +5,8 @@ from testinfra.modules.file import File
 
 from bedplate.compliance.settings import ETAB, applies_if, applies_to, unit_overrides, unplanned_exports
 from bedplate.plan.fleet import PEOPLE_IDS
-from bedplate.plan.nodes import MountKind, NodePlan, NodeRole
+from bedplate.plan.mounts import MountKind
+from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.storage.mounts import (
     EXPORTS,
     GANESHA,

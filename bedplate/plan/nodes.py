@@ -1,4 +1,4 @@
-"""The plan of each machine that roles configure: roles, firewall rules, mounts, exports, buckets and GPUs.
+"""The plan of each machine that roles configure: its roles, firewall rules, storage and GPUs.
 
 Sites' machines, the control plane, the hub and laptop gateways are permanent. Machines of SSH pools are numbered.
 """
@@ -59,10 +59,20 @@ from bedplate.plan.links import (
     remote_networks,
     ssh_pools,
 )
+from bedplate.plan.mounts import (
+    Mount,
+    Share,
+    buckets_near,
+    clients_of,
+    cloud_mounts,
+    exports_of,
+    shares_of,
+    site_mounts,
+)
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.published import fleet_document
-from bedplate.plan.stores import BucketPlan, ExportPlan
-from bedplate.spec.sites import Clients, Use
+from bedplate.plan.stores import BucketPlan
+from bedplate.spec.sites import Use
 from bedplate.spec.text import seconds_of
 
 
@@ -85,40 +95,6 @@ class NodeRole(StrEnum):
     PEERED = "gateway to other regions"
     FILES = "file server"
     HUB = "hub"
-
-
-class MountKind(StrEnum):
-    """The protocol of a mount."""
-
-    EFS = "efs"
-    NFS = "nfs"
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """Shared storage at a path: `server` is its DNS name in the fleet, `export` the folder on the server.
-
-    `region` is the region of an EFS file system, which its TLS certificate names. `is_synchronous`: a program that
-    writes waits for the server, so it gets the error if the server is lost.
-    """
-
-    store: str
-    kind: MountKind
-    server: str
-    export: str
-    path: str
-    region: str = ""
-    is_synchronous: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A folder that the machine exports over NFS, and the blocks that may mount it."""
-
-    store: str
-    path: str
-    mount: str
-    clients: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,77 +213,13 @@ def _limited(person: Account, access: Access) -> Account:
 _USER_ROLES = frozenset({NodeRole.WORKBENCH, NodeRole.WORKER})
 
 
-def _mounts(
-    plan: FleetPlan, label: str, place: str, platform: Platform, roles: frozenset[NodeRole]
-) -> tuple[Mount, ...]:
+def _mounts(plan: FleetPlan, name: str, platform: Platform, roles: frozenset[NodeRole]) -> tuple[Mount, ...]:
     """Return the mounts of a machine: none without users or workloads, and for the hub of a site that of its backup."""
     backup = plan.hub.backup if plan.hub and NodeRole.HUB in roles else None
     if not roles & _USER_ROLES and backup is None:
         return ()
-    files, exports, _ = plan.stores
-    if platform is Platform.CLOUD:
-        return tuple(
-            Mount(
-                store=system.store,
-                kind=MountKind.EFS,
-                server=f"{system.store}.files.{system.region}.{plan.domain}",
-                export="/",
-                path=system.mount,
-                region=system.region,
-            )
-            for system in files
-        )
-    return tuple(
-        Mount(
-            store=export.store,
-            kind=MountKind.NFS,
-            server=f"{export.machine}.{place}.{plan.domain}",
-            export=export.export,
-            path=export.mount,
-            is_synchronous=backup is not None,
-        )
-        for export in exports
-        if export.site == place and export.machine != label and (backup is None or export == backup)
-    )
-
-
-def _shares(plan: FleetPlan, label: str, place: str) -> tuple[Share, ...]:
-    """Return the NFS exports of a site's machine, with the addresses of their clients."""
-    return tuple(
-        Share(
-            store=export.store,
-            path=export.export,
-            mount=export.mount,
-            clients=tuple(str(block).removesuffix("/32") for _, block in _clients(plan, export)),
-        )
-        for export in _exports(plan, label, place)
-    )
-
-
-def _exports(plan: FleetPlan, label: str, place: str) -> tuple[ExportPlan, ...]:
-    return tuple(export for export in plan.exports if (export.site, export.machine) == (place, label))
-
-
-def _clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Network], ...]:
-    """Return the name and block of each client of an export: the machines that mount it, or the whole LAN."""
-    site = plan.sites_by_name[export.site]
-    if export.clients is Clients.LAN:
-        return tuple(site.networks.items())
-    server = f"{export.machine}.{site.name}"
-    clients = tuple((name, block) for name, block in site.used_blocks() if name != server)
-    hub = plan.hub if plan.hub and plan.hub.backup == export else None
-    return (*clients, (hub.node, IPv4Network(hub.address))) if hub else clients
-
-
-def _buckets(plan: FleetPlan, region: str, roles: frozenset[NodeRole]) -> tuple[BucketPlan, ...]:
-    """Return one bucket of each store for a machine to read: the one in its region, else the store's first."""
-    if not roles & _USER_ROLES:
-        return ()
-    buckets: dict[str, BucketPlan] = {}
-    for bucket in plan.buckets:
-        if bucket.store not in buckets or bucket.region == region:
-            buckets[bucket.store] = bucket
-    return tuple(buckets.values())
+    label, _, place = name.partition(".")
+    return cloud_mounts(plan) if platform is Platform.CLOUD else site_mounts(plan, label, place, backup)
 
 
 EXPORTER_PORT = 9100
@@ -381,7 +293,7 @@ def _overlay_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> I
 
 def _nfs_rules(plan: FleetPlan, label: str, place: str) -> Iterator[FirewallRule]:
     """Yield a rule for each client of a machine's exports."""
-    clients = dict(client for export in _exports(plan, label, place) for client in _clients(plan, export))
+    clients = dict(client for export in exports_of(plan, label, place) for client in clients_of(plan, export))
     for name, block in clients.items():
         yield FirewallRule(f"nfs-from-{name}", f"NFS for {name}", block, TCP, NFS)
 
@@ -524,7 +436,7 @@ def _site_roles(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozen
     if machine.label == site.gateway:
         roles.add(NodeRole.TUNNELS)
         roles.update(NodeRole.LAPTOPS for pool in plan.laptops if pool.place == site.name)
-    if _exports(plan, machine.label, site.name):
+    if exports_of(plan, machine.label, site.name):
         roles.add(NodeRole.FILES)
     if plan.hub and plan.hub.node == f"{machine.label}.{site.name}":
         roles.add(NodeRole.HUB)
@@ -575,9 +487,9 @@ def _node(
         firewall_rules=_inbound_rules(plan, label, place, roles),
         # A gateway of a site that is a worker forwards what its LAN and laptops send to pods.
         pod_rules=pod_rules(plan) if NodeRole.ROUTER in roles or {NodeRole.WORKER, NodeRole.TUNNELS} <= roles else (),
-        mounts=_mounts(plan, label, place, platform, roles),
-        shares=_shares(plan, label, place) if platform is Platform.METAL else (),
-        buckets=_buckets(plan, region, roles),
+        mounts=_mounts(plan, name, platform, roles),
+        shares=shares_of(plan, label, place) if platform is Platform.METAL else (),
+        buckets=buckets_near(plan, region) if roles & _USER_ROLES else (),
         software=plan.catalog.software_set(plan.software),
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in roles else None,
         remote_blocks=tuple(_remote_blocks(plan, place, roles)),

@@ -16,7 +16,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from pyinfra.context import host
 from pyinfra.operations import files, server, systemd
 
-from bedplate.plan.nodes import Mount, MountKind, Share
+from bedplate.plan.mounts import Mount, MountKind, Share
 from bedplate.plan.stores import BucketPlan
 from roles.base import Changes, ManagedFile, changed, file_text, put_files, render
 from roles.system import BoolFact, TextFact, venv_commands

@@ -14,7 +14,7 @@ from pyinfra.facts.files import Directory
 from pyinfra.operations import server, systemd
 
 from bedplate.plan.fleet import PEOPLE_IDS
-from bedplate.plan.nodes import Mount, MountKind, Share
+from bedplate.plan.mounts import Mount, MountKind, Share
 from bedplate.plan.stores import BucketPlan
 from roles.base import Changes, DiskSpace, ManagedFile, PendingChange, Role, changed, file_text, put_files, run_changes
 from roles.storage.mounts import (

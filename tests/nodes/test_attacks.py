@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from bedplate.plan.firewall import NFS, OVERLAY
-from bedplate.plan.nodes import MountKind
+from bedplate.plan.mounts import MountKind
 from roles.people.accounts import AccountState, end_processes
 from roles.storage.mounts import loopback
 from tests.testlab.machines.whole import Whole, whole_machine

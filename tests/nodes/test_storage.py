@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from bedplate.plan.nodes import Mount, MountKind
+from bedplate.plan.mounts import Mount, MountKind
 from roles.hardened.firewall import ruleset
 from roles.storage.mounts import loopback
 from roles.storage.role import Storage

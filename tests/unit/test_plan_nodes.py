@@ -26,10 +26,10 @@ from bedplate.plan.fleet import (
     place_members,
 )
 from bedplate.plan.links import API_PORT
+from bedplate.plan.mounts import MountKind
 from bedplate.plan.nodes import (
     EXPORTER_PORT,
     OPENVPN,
-    MountKind,
     NodePlan,
     NodeRole,
     Platform,

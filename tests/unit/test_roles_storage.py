@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from bedplate.plan.nodes import MountKind
+from bedplate.plan.mounts import MountKind
 from bedplate.plan.stores import BucketPlan
 from roles.storage.mounts import (
     EXPORTS,

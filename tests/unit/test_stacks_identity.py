@@ -20,7 +20,7 @@ from bedplate.permissions import (
     replication_permissions,
 )
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import MountKind
+from bedplate.plan.mounts import MountKind
 from bedplate.plan.stores import BucketPlan
 from stacks.identity.policy import launch_statements
 from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission

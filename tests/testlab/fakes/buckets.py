@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 
 from bedplate.permissions import permissions, policy
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.nodes import Mount
+from bedplate.plan.mounts import Mount
 from bedplate.rehearsal.simulation import Aws
 from roles.storage.mounts import Attached, client_mount, loopback, tunnel
 from stacks.storage.buckets import bucket_policy

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from bedplate.plan.fleet import Account, Accounts
-from bedplate.plan.nodes import Mount, MountKind, Share
+from bedplate.plan.mounts import Mount, MountKind, Share
 from roles.base import FileSignatures, FileTexts
 from roles.hardened.logins import InForce
 from roles.hardened.role import ExecutableShm, FileModes, KeyStrength

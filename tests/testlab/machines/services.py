@@ -14,7 +14,8 @@ from time import sleep
 from bedplate.plan.firewall import NFS
 from bedplate.plan.hub import HUB_CERTIFICATE, HubPlan
 from bedplate.plan.links import API_PORT
-from bedplate.plan.nodes import EXPORTER_PORT, MountKind, NodeRole
+from bedplate.plan.mounts import MountKind
+from bedplate.plan.nodes import EXPORTER_PORT, NodeRole
 from roles.catalog import names_of, roles_of
 from roles.hub.role import BACKUP
 from roles.jobs.role import RUNS

@@ -12,7 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bedplate.plan.nodes import Mount, MountKind, NodePlan
+from bedplate.plan.mounts import Mount, MountKind
+from bedplate.plan.nodes import NodePlan
 from roles.storage.mounts import HOMES
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.machines.cloud import METADATA
