@@ -5,7 +5,7 @@ The program uses the unchanged Pulumi SDK. The modules follow the path of a reso
 - `rehearse`: run all stacks in waves: create, run again, change, destroy; the report of that.
 - `stack`: one stack, and one run of its program.
 - `monitor`: evaluation of a program. It implements the resource monitor, the gRPC service of Pulumi's engine.
-- `registration`: one resource as the program registers it: its options, aliases, transforms and provider.
+- `registration`: one resource as the program registers it: its options, aliases and provider.
 - `deployment`: the state of one run: registers resources, skips dependents of failed ones, deletes the rest.
 - `change`: diff of old and new inputs, and the steps of one resource: create, update, replace, delete.
 - `provider`: the AWS provider's part: checks inputs, applies defaults and tags, calls the resource kind.

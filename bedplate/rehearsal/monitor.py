@@ -23,8 +23,8 @@ from pulumi.runtime.stack import run_in_stack
 from bedplate.rehearsal.deployment import Deployment
 from bedplate.rehearsal.lookups import look_up
 from bedplate.rehearsal.provider import kind_of
-from bedplate.rehearsal.registration import Transforms, from_request
-from bedplate.rehearsal.state import STACK_REFERENCE_TYPE, STACK_TYPE, Entry, ResourceError
+from bedplate.rehearsal.registration import from_request
+from bedplate.rehearsal.state import STACK_REFERENCE_TYPE, Entry, ResourceError, UnsupportedError
 from bedplate.rehearsal.wire import WIRE_MARK, Secret, from_struct, holds_unknown, reveal, to_struct
 
 _FEATURES = (
@@ -43,7 +43,6 @@ class Monitor(mocks.MockMonitor):
         super().__init__(_NoMocks())
         self._deployment = deployment
         self._exports = exports
-        self._transforms = Transforms()
         self.defect: Exception | None = None
         """An internal error in a request; the SDK would report it as an error of the program."""
 
@@ -111,10 +110,9 @@ class Monitor(mocks.MockMonitor):
             raise ResourceError(refusal.code, f"{request.tok}: {refusal.message}", key=refusal.key) from None
         return _invoke_response(result)
 
-    def RegisterStackTransform(self, request: callback_pb2.Callback) -> Empty:  # noqa: N802  # protocol
-        """Add a transform of every resource of the stack."""
-        self._transforms.stack.append(request.token)
-        return Empty()
+    def RegisterStackTransform(self, request: callback_pb2.Callback) -> Empty:  # noqa: N802, ARG002  # protocol
+        """Refuse a transform of every resource of the stack, as registrations refuse those of one resource."""
+        raise UnsupportedError("the rehearsal does not model transforms")
 
     @contextmanager
     def _defects(self) -> Iterator[None]:
@@ -127,8 +125,6 @@ class Monitor(mocks.MockMonitor):
             raise
 
     def _registered(self, request: resource_pb2.RegisterResourceRequest, urn: str) -> Entry | None:
-        if request.type != STACK_TYPE:
-            self._transforms.apply(request, urn)
         try:
             return self._deployment.register(from_request(request))
         except ResourceError as refusal:

@@ -1,19 +1,15 @@
-"""One resource as the program registers it: its inputs and options, its aliases and its transforms.
+"""One resource as the program registers it: its inputs and options, and its aliases.
 
-`from_request` reads the request of the SDK, `earlier_urns` resolves aliases, `Transforms` applies the transforms of
-the resource, its ancestors and the stack.
+`from_request` reads the request of the SDK, `earlier_urns` resolves aliases.
 """
 
-import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.message import Message
-from pulumi.runtime._callbacks import _CallbackServicer
 from pulumi.runtime.proto import alias_pb2, resource_pb2
 
-from bedplate.rehearsal.state import ResourceError, UnsupportedError, child_urn, parse_urn
+from bedplate.rehearsal.state import UnsupportedError, child_urn, parse_urn
 from bedplate.rehearsal.wire import from_struct
 
 
@@ -32,7 +28,7 @@ class AliasSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One resource as the program declared it, after its transforms."""
+    """One resource as the program declared it."""
 
     type: str
     name: str
@@ -85,6 +81,7 @@ def _refuse_unmodelled(request: resource_pb2.RegisterResourceRequest) -> None:
         "replace_with": bool(request.replace_with),
         "replacement_trigger": request.HasField("replacement_trigger"),
         "state_migrations": bool(request.state_migrations),
+        "transforms": bool(request.transforms),
         "hooks": request.HasField("hooks") and request.hooks.ByteSize() > 0,
         "remote components": request.remote,
     }
@@ -141,83 +138,3 @@ def _earlier_name(registration: Registration, parent: str) -> str:
         return name
     present, before = parse_urn(registration.parent).name, parse_urn(parent).name
     return before + name[len(present) :] if name.startswith(present) else name
-
-
-# Options of a transform and the fields of a registration that hold them: single values, and lists.
-_PLAIN = {
-    "protect": "protect",
-    "retain_on_delete": "retainOnDelete",
-    "provider": "provider",
-    "version": "version",
-    "deleted_with": "deletedWith",
-}
-_LISTS = {
-    "depends_on": "dependencies",
-    "ignore_changes": "ignoreChanges",
-    "replace_on_changes": "replaceOnChanges",
-    "additional_secret_outputs": "additionalSecretOutputs",
-    "aliases": "aliases",
-}
-
-
-@dataclass(slots=True)
-class Transforms:
-    """The transforms of the stack and of each resource; children inherit the transforms of their parent."""
-
-    stack: list[str] = field(default_factory=list)
-    _by_urn: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def apply(self, request: resource_pb2.RegisterResourceRequest, urn: str) -> None:
-        """Change a request by the transforms of the resource, then of its ancestors, then of the stack."""
-        own = tuple(callback.token for callback in request.transforms)
-        inherited = self._by_urn.get(request.parent, ())
-        self._by_urn[urn] = (*own, *inherited)
-        for token in (*own, *inherited, *self.stack):
-            _merge(request, _call(token, _transform_request(request)))
-
-
-def _transform_request(request: resource_pb2.RegisterResourceRequest) -> resource_pb2.TransformRequest:
-    options = resource_pb2.TransformResourceOptions(
-        **{option: getattr(request, name) for option, name in {**_PLAIN, **_LISTS}.items()}
-    )
-    if request.deleteBeforeReplaceDefined:
-        options.delete_before_replace = request.deleteBeforeReplace
-    return resource_pb2.TransformRequest(
-        type=request.type,
-        name=request.name,
-        custom=request.custom,
-        parent=request.parent,
-        properties=request.object,
-        options=options,
-    )
-
-
-def _merge(request: resource_pb2.RegisterResourceRequest, response: resource_pb2.TransformResponse) -> None:
-    request.object.CopyFrom(response.properties)
-    if not response.HasField("options"):
-        return
-    options = response.options
-    for option, name in _PLAIN.items():
-        setattr(request, name, getattr(options, option))
-    for option, name in _LISTS.items():
-        values = getattr(request, name)
-        del values[:]
-        values.extend(getattr(options, option))
-    if options.HasField("delete_before_replace"):
-        request.deleteBeforeReplace, request.deleteBeforeReplaceDefined = options.delete_before_replace, True
-
-
-def _call(token: str, request: resource_pb2.TransformRequest) -> Any:  # noqa: ANN401  # the SDK types it as Message
-    for servicer in list(_CallbackServicer._servicers):  # noqa: SLF001  # a test checks that the SDK has these names
-        if callback := servicer._callbacks.get(token):  # noqa: SLF001
-            answer = _awaited(callback(request.SerializeToString()))
-            waiting = asyncio.run_coroutine_threadsafe(answer, servicer._loop)  # noqa: SLF001
-            try:
-                return waiting.result()
-            except Exception as error:  # a transform is a function of the program and may raise anything
-                raise ResourceError("TransformFailed", f"{type(error).__name__}: {error}") from error
-    raise ResourceError("TransformFailed", "the program ended before its transform was called")
-
-
-async def _awaited(answer: Awaitable[Message]) -> Message:
-    return await answer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pulumi
 import pulumi_aws as aws
 import pytest
-from pulumi import Output, ResourceOptions, ResourceTransformArgs
+from pulumi import Output, ResourceOptions
 from pulumi.runtime._callbacks import _CallbackServicer
 
 from bedplate.rehearsal.simulation import Simulation
@@ -36,11 +36,8 @@ def _broken_component() -> None:
     _raising()
 
 
-def _broken_transform() -> None:
-    def raise_error(_: ResourceTransformArgs) -> None:
-        _raising()
-
-    parameter("other", opts=ResourceOptions(transforms=[raise_error]))
+def _transformed() -> None:
+    parameter("other", opts=ResourceOptions(transforms=[lambda _: None]))
 
 
 def _formatted() -> None:
@@ -65,7 +62,12 @@ ERRORS: dict[str, tuple[Callable[[], object], str, str]] = {
     "body": (_raising, "LookupError", "no such lab"),
     "component": (_broken_component, "LookupError", "no such lab"),
     "apply": (lambda: parameter("other").arn.apply(lambda _: _raising()), "LookupError", "no such lab"),
-    "transform": (_broken_transform, "TransformFailed", "no such lab"),
+    "transform": (_transformed, "Unsupported", "transforms"),
+    "stack transform": (
+        lambda: pulumi.runtime.register_resource_transform(lambda _: None),
+        "Unsupported",
+        "transforms",
+    ),
     "duplicate": (lambda: parameter("note", path="/other"), "DuplicateUrn", "note"),
     "formatted output": (_formatted, "OutputToStringError", "Output"),
     "exit": (_exiting, "SystemExit", "3"),
@@ -177,7 +179,7 @@ def test_no_failure_shows_a_secret(world: SharedState, use: Callable[[Output[str
     assert "hunter2" not in str(result.failures)
 
 
-@pytest.mark.parametrize("program", [_raising, _broken_transform])
+@pytest.mark.parametrize("program", [_raising, _transformed])
 def test_nothing_is_left_running(world: SharedState, program: Callable[[], object]) -> None:
     """After a failed run, no thread, event loop or callback server of it is left."""
     before = {thread.name for thread in threading.enumerate()}

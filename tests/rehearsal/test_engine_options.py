@@ -1,10 +1,10 @@
-"""Tests of resource options: protect, retain, ignore_changes, deleted_with, aliases, transforms, secret outputs."""
+"""Tests of resource options: protect, retain, ignore_changes, deleted_with, aliases, secret outputs."""
 
 from collections.abc import Callable, Iterator
 
 import pulumi
 import pytest
-from pulumi import Alias, ResourceOptions, ResourceTransformArgs, ResourceTransformResult
+from pulumi import Alias, ResourceOptions
 
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.stack import SharedState, destroy, run
@@ -217,48 +217,6 @@ def test_dependents_follow_a_renamed_dependency(world: SharedState) -> None:
     result = up(world, lambda: program("after", "10.2", "before"))
 
     assert changes(result)["inner"] == "delete-replaced replace create-replacement"
-
-
-def _set_value(args: ResourceTransformArgs) -> ResourceTransformResult | None:
-    if args.type_ != "aws:ssm/parameter:Parameter":
-        return None
-    return ResourceTransformResult({**args.props, "value": "LOUD"}, args.opts)
-
-
-def _protect(args: ResourceTransformArgs) -> ResourceTransformResult:
-    return ResourceTransformResult(args.props, ResourceOptions.merge(args.opts, ResourceOptions(protect=True)))
-
-
-def _in_stack() -> None:
-    pulumi.runtime.register_resource_transform(_set_value)
-    parameter("note")
-
-
-def _in_component() -> None:
-    box = _component("box", ResourceOptions(transforms=[_set_value]))
-    parameter("note", opts=ResourceOptions(parent=_component("inside", ResourceOptions(parent=box))))
-
-
-TRANSFORMED = {
-    "resource": lambda: parameter("note", opts=ResourceOptions(transforms=[_set_value])),
-    "component": _in_component,
-    "stack": _in_stack,
-}
-
-
-@pytest.mark.parametrize("program", TRANSFORMED.values(), ids=TRANSFORMED.keys())
-def test_a_transform_changes_inputs(world: SharedState, program: Callable[[], object]) -> None:
-    """A transform of the resource, of a parent component or of the stack changes the inputs."""
-    result = up(world, program)
-
-    assert entry(result, "note").inputs["value"] == "LOUD"
-
-
-def test_a_transform_changes_options(world: SharedState) -> None:
-    """An option that a transform sets, such as protect, counts like one of the program."""
-    result = up(world, lambda: parameter("note", opts=ResourceOptions(transforms=[_protect])))
-
-    assert entry(result, "note").protect
 
 
 def test_additional_secret_outputs_are_secret(world: SharedState) -> None:

@@ -10,8 +10,8 @@ import pytest
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
 from pulumi import _types
-from pulumi.runtime import _callbacks, mocks, rpc, settings, stack
-from pulumi.runtime.proto import alias_pb2, callback_pb2, resource_pb2
+from pulumi.runtime import mocks, rpc, settings, stack
+from pulumi.runtime.proto import alias_pb2, resource_pb2
 
 from bedplate.rehearsal.monitor import PendingTasks
 from bedplate.rehearsal.simulation import running
@@ -217,13 +217,6 @@ def test_the_sdk_has_a_table_of_resource_modules() -> None:
     assert 'resource_modules="""' in inspect.getsource(pulumi_aws)
 
 
-def test_the_sdk_stores_callbacks_by_token() -> None:
-    """`registration` calls the transforms of a program through these attributes."""
-    attributes = inspect.get_annotations(_callbacks._CallbackServicer)  # noqa: SLF001  # the name under test
-
-    assert {"_servicers", "_callbacks", "_loop"} <= attributes.keys()
-
-
 def test_the_sdk_has_the_settings_that_evaluate_replaces() -> None:
     """`monitor` resets the root stack and two settings of the process, and calls `run_in_stack`."""
     assert callable(settings.ROOT.set)
@@ -242,11 +235,11 @@ def test_set_mocks_accepts_a_monitor() -> None:
 
 
 FIELDS = {
-    resource_pb2.RegisterResourceRequest: "importId replace_with replacement_trigger state_migrations hooks remote",
+    resource_pb2.RegisterResourceRequest: (
+        "importId replace_with replacement_trigger state_migrations hooks remote transforms"
+    ),
     resource_pb2.RegisterResourceResponse: "urn id object result",
-    resource_pb2.TransformResourceOptions: "protect retain_on_delete provider version deleted_with depends_on aliases",
     alias_pb2.Alias.Spec: "name type stack project parentUrn noParent",
-    callback_pb2.Callback: "token",
 }
 
 
