@@ -1,7 +1,7 @@
 """Repairs of moto, the AWS simulator: each replaces a method of moto while a simulation runs.
 
 `repaired` applies all repairs: launch templates, instances, subnets, NAT gateways, scheduled actions, transit gateways,
-buckets and the resolver. `load_for_call` loads the AMIs and managed policies of AWS when a call asks for them.
+buckets and the resolver. `load_for_call` loads the AMIs of AWS when a call asks for them.
 `failing_launches` implements the fault no-capacity. Each repair names the behaviour of moto that it corrects.
 """
 
@@ -29,8 +29,6 @@ from moto.ec2.models.transit_gateway_attachments import TransitGatewayAttachment
 from moto.ec2.models.transit_gateway_route_tables import TransitGatewayRelations, TransitGatewayRouteTableBackend
 from moto.ec2.models.vpn_connections import VPNConnectionBackend
 from moto.iam.access_control import PermissionResult
-from moto.iam.aws_managed_policies import aws_managed_policies_data
-from moto.iam.models import AWSManagedPolicy, iam_backends
 from moto.kms import models as kms_models
 from moto.route53resolver.models import ResolverEndpoint
 from moto.route53resolver.responses import Route53ResolverResponse
@@ -299,10 +297,9 @@ _TRANSIT_REPAIRS: Mapping[tuple[type, str], Method] = MappingProxyType(
 )
 
 
-# Machine images and managed policies
+# Machine images
 
 _LOAD_AMIS: Final = "MOTO_EC2_LOAD_DEFAULT_AMIS"
-_AWS_POLICY: Final = ":iam::aws:policy/"
 _AMAZON: Final = "amazon"
 
 
@@ -312,12 +309,9 @@ def no_preloaded_images() -> AbstractContextManager[None]:
 
 
 def load_for_call(account: str, region: str, operation: str, params: Mapping[str, Any]) -> None:
-    """Load the AMIs or managed policies that a call names."""
+    """Load the AMIs that a call names."""
     if operation == "describe_images":
         _load_amis(account, region, params.get("ImageIds") or [])
-    for value in params.values():
-        if isinstance(value, str) and _AWS_POLICY in value:
-            _load_policy(account, value)
 
 
 def add_images(account: str, images: Mapping[str, str]) -> None:
@@ -343,16 +337,6 @@ def _load_amis(account: str, region: str, idents: Collection[str]) -> None:
     if not are_present and not any(image.owner_alias == _AMAZON for image in backend.amis.values()):
         with environment({_LOAD_AMIS: "true"}):
             backend._load_amis()  # noqa: SLF001  # the constructor would have called this
-
-
-def _load_policy(account: str, arn: str) -> None:
-    backend = iam_backends[account]["aws"]
-    name = arn.rpartition("/")[2]
-    if arn not in backend.managed_policies:
-        data = json.loads(aws_managed_policies_data).get(name)
-        if data is not None:
-            policy = AWSManagedPolicy.from_data(name, account, "aws", data)
-            backend.managed_policies[policy.arn] = policy
 
 
 # Injected faults

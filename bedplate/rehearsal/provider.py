@@ -82,7 +82,7 @@ class AwsProvider:
         _refuse([*schema_violations(kind.token, inputs), *_unmodelled(kind, inputs)])
         present = {key: value for key, value in inputs.items() if value is not None}
         filled = {key: value for key, value in kind.defaults.items() if key not in present}
-        if kind.naming and not present.keys() & {kind.naming.key, f"{kind.naming.key}Prefix"}:
+        if kind.naming and kind.naming.key not in present:
             filled[kind.naming.key] = _automatic_name(kind.naming, urn, old, salt)
         full = self._tagged(kind, {**present, **filled})
         plain = reveal(full)

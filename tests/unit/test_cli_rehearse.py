@@ -266,9 +266,11 @@ def test_a_program_that_opens_a_port_to_the_internet_is_reported(
     """Unless the group's tag names the port. Rules of bedplate's own stacks, such as owner tags, do not count."""
     (tmp_path / "main.py").write_text(
         "from pulumi_aws.ec2 import SecurityGroup, Vpc\n"
-        f"rule = dict(protocol='tcp', from_port={port}, to_port={port}, cidr_blocks=['0.0.0.0/0'])\n"
+        "from pulumi_aws.vpc import SecurityGroupIngressRule\n"
+        f"rule = dict(ip_protocol='tcp', from_port={port}, to_port={port}, cidr_ipv4='0.0.0.0/0')\n"
         "vpc = Vpc('lab', cidr_block='10.0.0.0/16').id\n"
-        f"SecurityGroup('web', vpc_id=vpc, ingress=[rule], tags={{'bedplate:public': '{named}'}})\n"
+        f"group = SecurityGroup('web', vpc_id=vpc, tags={{'bedplate:public': '{named}'}})\n"
+        "SecurityGroupIngressRule('web', security_group_id=group.id, **rule)\n"
     )
 
     status = run(["rehearse", "--program", str(tmp_path / "main.py"), "--json"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
-from bedplate.rehearsal.kinds.limits import Choice, Text, check_nested, checks, resource_name, tag_pairs
+from bedplate.rehearsal.kinds.limits import Choice, Text, check_nested, checks, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 
 _LIMITS = {
@@ -32,7 +32,7 @@ def _check(inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    ident = f"{aws.account}:{resource_name(inputs)}"
+    ident = f"{aws.account}:{inputs['name']}"
     _put_budget(aws, ident, inputs)
     return ident
 
@@ -93,9 +93,8 @@ def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 BUDGET = ResourceKind(
     token="aws:budgets/budget:Budget",
-    inputs=updates("budgetType", "limitAmount", "limitUnit", "notifications", "tags", "timeUnit")
-    | replaces("name", "namePrefix"),
-    computed=frozenset({"limitAmount", "limitUnit", "name", "namePrefix"}),
+    inputs=updates("budgetType", "limitAmount", "limitUnit", "notifications", "tags", "timeUnit") | replaces("name"),
+    computed=frozenset({"limitAmount", "limitUnit"}),
     sets=frozenset({"notifications"}),
     naming=Naming(longest=100),
     create=_create,

@@ -7,7 +7,7 @@ the API error of AWS instead, so kinds call them before they use an id.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_network
 from typing import Any
 
 from bedplate.rehearsal.faults import NO_ENDPOINT
@@ -163,25 +163,23 @@ def used_addresses(aws: Aws, subnet: str) -> set[str]:
     return {item["PrivateIpAddress"] for interface in interfaces for item in interface["PrivateIpAddresses"]}
 
 
-def check_cidrs(
-    inputs: Props, keys: Iterable[str], *, version: int = 4, sizes: range | None = None
-) -> Iterator[InvalidInput]:
+def check_cidrs(inputs: Props, keys: Iterable[str], *, sizes: range | None = None) -> Iterator[InvalidInput]:
     """Yield an error for each invalid CIDR block of the inputs `keys`; `sizes` are the allowed prefix lengths."""
     for key in keys:
         value = inputs.get(key)
         for text in value if isinstance(value, list) else [value]:
-            if is_known(text) and (reason := _cidr_error(str(text), version, sizes)):
+            if is_known(text) and (reason := _cidr_error(str(text), sizes)):
                 yield InvalidInput(key, reason)
 
 
-def _cidr_error(text: str, version: int, sizes: range | None = None) -> str:
+def _cidr_error(text: str, sizes: range | None) -> str:
     """Return why a CIDR block is invalid, or an empty string."""
     try:
         network = ip_network(text, strict=False)
     except ValueError:
         return f"{text!r} is not a CIDR block"
-    if network.version != version:
-        return f"{text!r} is not an IPv{version} CIDR block"
+    if not isinstance(network, IPv4Network):
+        return f"{text!r} is not an IPv4 CIDR block"
     if str(network) != text:
         return f"{text!r} is not a CIDR block; write {str(network)!r}"
     if sizes is not None and network.prefixlen not in sizes:

@@ -14,9 +14,7 @@ from bedplate.rehearsal.kinds.limits import (
     Items,
     Tagger,
     Text,
-    check_exclusive,
     checks,
-    resource_name,
     rollback,
     tag_pairs,
 )
@@ -185,17 +183,16 @@ def require_principals(aws: Aws, document: str, code: str) -> None:
 _NAME = Text(1, 64, r"[\w+=,.@-]+", "letters, digits and +=,.@-_")
 _LIMITS = {
     "name": _NAME,
-    "namePrefix": Text(1, 38, r"[\w+=,.@-]+", "letters, digits and +=,.@-_"),
     "description": Text(0, 1000),
 }
-_SEPARATE = ("name", "namePrefix", "tags")
+_SEPARATE = ("name", "tags")
 _SESSION_SECONDS = 3600
 _TAGS = Tagger(service="iam", add="tag_role", remove="untag_role", ident="RoleName")
 
 
 def _create_role(aws: Aws, inputs: Props) -> str:
     require_principals(aws, inputs["assumeRolePolicy"], "MalformedPolicyDocument")
-    name, tags = resource_name(inputs), tag_pairs(inputs.get("tags"))
+    name, tags = str(inputs["name"]), tag_pairs(inputs.get("tags"))
     renames = {"assumeRolePolicy": "AssumeRolePolicyDocument"}
     call_with(aws, ("iam", "create_role"), inputs, apart=_SEPARATE, renames=renames, RoleName=name, Tags=tags)
     return name
@@ -203,11 +200,9 @@ def _create_role(aws: Aws, inputs: Props) -> str:
 
 def _read_role(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     role = aws.call("iam", "get_role", RoleName=ident)["Role"]
-    attached = aws.call("iam", "list_attached_role_policies", RoleName=ident)["AttachedPolicies"]
     return {
         **copied(role, "arn", "maxSessionDuration", uniqueId="RoleId"),
         "createDate": role["CreateDate"].strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "managedPolicyArns": sorted(policy["PolicyArn"] for policy in attached),
         "name": ident,
     }
 
@@ -237,8 +232,7 @@ def _set_boundary(aws: Aws, ident: str, old: str | None, new: str | None) -> Non
 
 ROLE = ResourceKind(
     token="aws:iam/role:Role",
-    inputs=updates("assumeRolePolicy", "description", "permissionsBoundary", "tags") | replaces("name", "namePrefix"),
-    computed=frozenset({"name", "namePrefix"}),
+    inputs=updates("assumeRolePolicy", "description", "permissionsBoundary", "tags") | replaces("name"),
     naming=Naming(longest=64),
     create=_create_role,
     read=_read_role,
@@ -246,7 +240,6 @@ ROLE = ResourceKind(
     delete=deletes("iam", "delete_role", "RoleName"),
     complaints=checks(
         _LIMITS,
-        partial(check_exclusive, first="name", second="namePrefix"),
         partial(check_policy, key="assumeRolePolicy", form=TRUST_FORM),
     ),
 )
@@ -259,7 +252,7 @@ _MAX_POLICY_SIZE = 10240  # characters of all inline policies of a role, without
 
 
 def _create_policy(aws: Aws, inputs: Props) -> str:
-    ident = f"{inputs['role']}:{resource_name(inputs)}"
+    ident = f"{inputs['role']}:{inputs['name']}"
     _update_policy(aws, ident, {}, inputs)
     return ident
 
@@ -279,40 +272,13 @@ def _update_policy(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 ROLE_POLICY = ResourceKind(
     token="aws:iam/rolePolicy:RolePolicy",
-    inputs=updates("policy") | replaces("name", "namePrefix", "role"),
-    computed=frozenset({"name", "namePrefix"}),
+    inputs=updates("policy") | replaces("name", "role"),
     naming=Naming(longest=128),
     create=_create_policy,
     read=_read_policy,
     update=_update_policy,
     delete=deletes("iam", "delete_role_policy", "RoleName", "PolicyName", separator=":"),
     complaints=checks({"name": _POLICY_NAME}, partial(check_policy, form=IDENTITY_FORM)),
-)
-
-
-# --- Managed policies attached to roles
-
-
-def _create_attachment(aws: Aws, inputs: Props) -> str:
-    aws.call("iam", "attach_role_policy", RoleName=inputs["role"], PolicyArn=inputs["policyArn"])
-    return f"{inputs['role']}/{inputs['policyArn']}"
-
-
-def _read_attachment(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    role, _, arn = ident.partition("/")
-    attached = aws.call("iam", "list_attached_role_policies", RoleName=role)["AttachedPolicies"]
-    if arn not in [policy["PolicyArn"] for policy in attached]:
-        raise ResourceError("NoSuchEntity", f"Policy {arn} is not attached to role {role}")
-    return {"policyArn": arn, "role": role}
-
-
-ROLE_POLICY_ATTACHMENT = ResourceKind(
-    token="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-    inputs=replaces("role", "policyArn"),
-    create=_create_attachment,
-    read=_read_attachment,
-    delete=deletes("iam", "detach_role_policy", "RoleName", "PolicyArn", separator="/"),
-    delete_first=True,
 )
 
 
@@ -324,7 +290,7 @@ _PROFILE_TAGS = Tagger(
 
 
 def _create_profile(aws: Aws, inputs: Props) -> str:
-    name, tags = resource_name(inputs), tag_pairs(inputs.get("tags"))
+    name, tags = str(inputs["name"]), tag_pairs(inputs.get("tags"))
     aws.call("iam", "create_instance_profile", InstanceProfileName=name, Tags=tags)
     with rollback(lambda: _delete_profile(aws, name, inputs)):
         _set_role(aws, name, None, inputs.get("role"))
@@ -362,8 +328,7 @@ def _delete_profile(aws: Aws, ident: str, outputs: Props) -> None:
 
 INSTANCE_PROFILE = ResourceKind(
     token="aws:iam/instanceProfile:InstanceProfile",
-    inputs=updates("role", "tags") | replaces("name", "namePrefix"),
-    computed=frozenset({"name", "namePrefix"}),
+    inputs=updates("role", "tags") | replaces("name"),
     naming=Naming(longest=128),
     create=_create_profile,
     read=_read_profile,

@@ -11,7 +11,6 @@ from bedplate.rehearsal.kinds.limits import (
     Tagger,
     Text,
     checks,
-    resource_name,
     rollback,
     tag_pairs,
 )
@@ -109,7 +108,7 @@ def _check_alias(inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create_alias(aws: Aws, inputs: Props) -> str:
-    name = resource_name(inputs)
+    name = str(inputs["name"])
     aws.call("kms", "create_alias", AliasName=name, TargetKeyId=_describe_key(aws, inputs["targetKeyId"])["KeyId"])
     return name
 
@@ -127,8 +126,7 @@ def _update_alias(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 ALIAS = ResourceKind(
     token="aws:kms/alias:Alias",
-    inputs=updates("targetKeyId") | replaces("name", "namePrefix"),
-    computed=frozenset({"name", "namePrefix"}),
+    inputs=updates("targetKeyId") | replaces("name"),
     changed_by_update=frozenset({"targetKeyArn"}),
     naming=Naming(prefix="alias/", longest=256),
     create=_create_alias,

@@ -12,15 +12,14 @@ from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import copied, deletes, existing, structure_parameters
 from bedplate.rehearsal.kinds.iam import names_principal
 from bedplate.rehearsal.kinds.limits import (
+    Absent,
     Choice,
     Limit,
     Number,
     Text,
-    check_exclusive,
     check_nested,
     check_tags,
     checks,
-    resource_name,
     rollback,
     tag_pairs,
 )
@@ -98,7 +97,6 @@ def _require_profile(aws: Aws, profile: Mapping[str, Any]) -> None:
             raise ResourceError("InvalidParameterValue", message, key="iamInstanceProfile") from None
 
 
-_ADDRESSES = ("ipv4AddressCount", "ipv4Addresses", "ipv6AddressCount", "ipv6Addresses", "privateIpAddress")
 _TRUE_WORDS = ("1", "t", "T", "true", "TRUE", "True")
 _EFA_TYPES = ("efa", "efa-only")
 
@@ -128,11 +126,6 @@ def _address_errors(interfaces: list[Props]) -> Iterator[str]:
         str(interface.get("associatePublicIpAddress")) in _TRUE_WORDS for interface in interfaces
     ):
         yield "must not set associatePublicIpAddress with several network interfaces"
-    if any(
-        interface.get("interfaceType") == "efa-only" and any(interface.get(key) for key in _ADDRESSES)
-        for interface in interfaces
-    ):
-        yield "must not set addresses of an efa-only interface"
 
 
 def interface_error(facts: Mapping[str, Any], interfaces: list[dict[str, Any]]) -> str:
@@ -160,7 +153,7 @@ def _card_index(interface: Mapping[str, Any]) -> int:
 
 
 _TAGGABLE_TYPES = ("elastic-gpu", "fleet", "instance", "network-interface", "spot-instances-request", "volume")
-VOLUME_TYPES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
+_VOLUME_TYPES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
 # Strings that the provider reads as a boolean; an empty string means not set.
 _BOOLEAN = Choice(("", "0", "1", "F", "FALSE", "False", "T", "TRUE", "True", "f", "false", "t", "true"))
 _SWITCH = Choice(("disabled", "enabled"))
@@ -183,13 +176,14 @@ _BLOCKS: dict[str, dict[str, Limit]] = {
         "encrypted": _BOOLEAN,
         "throughput": Number(125, 2000),
         "volumeSize": Number(1, 65536),
-        "volumeType": Choice(VOLUME_TYPES),
+        "volumeType": Choice(_VOLUME_TYPES),
     },
     "networkInterfaces": {
         "associateCarrierIpAddress": _BOOLEAN,
         "associatePublicIpAddress": _BOOLEAN,
         "deleteOnTermination": _BOOLEAN,
         "interfaceType": Choice(("efa", "efa-only", "interface")),
+        **dict.fromkeys(("ipv6AddressCount", "privateIpAddress"), Absent()),
     },
     "capacityReservationSpecification": {
         "capacityReservationPreference": Choice(("capacity-reservations-only", "none", "open"))
@@ -197,12 +191,8 @@ _BLOCKS: dict[str, dict[str, Limit]] = {
     "capacityReservationSpecification.capacityReservationTarget": {
         "capacityReservationId": Text(11, 20, r"cr-([0-9a-f]{8}|[0-9a-f]{17})", "an id such as cr-0123456789abcdef0")
     },
-    "instanceMarketOptions": {"marketType": Choice(("capacity-block", "spot"))},
-    "instanceMarketOptions.spotOptions": {
-        "instanceInterruptionBehavior": Choice(("hibernate", "stop", "terminate")),
-        "spotInstanceType": Choice(("one-time", "persistent")),
-    },
-    "placement": {"tenancy": Choice(("dedicated", "default", "host"))},
+    "instanceMarketOptions": {"marketType": Choice(("capacity-block", "spot")), "spotOptions": Absent()},
+    "placement": {"tenancy": Absent()},
 }
 _LAUNCH_INPUTS = (
     "blockDeviceMappings",
@@ -222,8 +212,6 @@ _LAUNCH_INPUTS = (
 )
 _RENAMES = {
     "vpcSecurityGroupIds": "SecurityGroupIds",
-    "ipv4AddressCount": "SecondaryPrivateIpAddressCount",
-    "ipv4Addresses": "PrivateIpAddresses",
     "securityGroups": "Groups",
 }
 
@@ -231,30 +219,22 @@ _RENAMES = {
 def launch_data(aws: Aws, inputs: Props) -> dict[str, Any]:
     """Return the launch data of a template in the form of EC2; raise ResourceError when it names something unknown."""
     shape = aws.shape("ec2", "create_launch_template").members["LaunchTemplateData"]
-    interfaces = [_interface(nic) for nic in inputs.get("networkInterfaces") or []]
     tagged = [{**block, "tags": tag_pairs(block.get("tags"))} for block in inputs.get("tagSpecifications") or []]
-    values = {**inputs, "networkInterfaces": interfaces or None, "tagSpecifications": tagged or None}
+    values = {
+        **inputs,
+        "networkInterfaces": inputs.get("networkInterfaces") or None,
+        "tagSpecifications": tagged or None,
+    }
     parameters = {key: values.get(key) for key in _LAUNCH_INPUTS}
     data = structure_parameters(shape, parameters, _RENAMES)
     _require_launch_data(aws, data)
     return data
 
 
-def _interface(nic: Props) -> dict[str, Any]:
-    """Return a network interface with its addresses and prefixes as blocks, the form of EC2."""
-    lists = {"ipv4Addresses": "PrivateIpAddress", "ipv6Addresses": "Ipv6Address"}
-    prefixes = {"ipv4Prefixes": "Ipv4Prefix", "ipv6Prefixes": "Ipv6Prefix"}
-    blocks = {key: [{name: value} for value in nic[key]] for key, name in (lists | prefixes).items() if nic.get(key)}
-    for number, block in enumerate(blocks.get("ipv4Addresses", [])):
-        block["Primary"] = number == 0
-    return {**nic, **blocks}
-
-
 def _check(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each invalid input of a template, or combination of inputs."""
     for path, limits in _BLOCKS.items():
         yield from check_nested(inputs, path, limits)
-    yield from check_exclusive(inputs, "name", "namePrefix")
     if inputs.get("networkInterfaces") and inputs.get("vpcSecurityGroupIds"):
         message = "conflicts with networkInterfaces: set securityGroups there"
         yield InvalidInput("vpcSecurityGroupIds", message)
@@ -298,7 +278,7 @@ def _check_performance(disk: Props) -> Iterator[InvalidInput]:
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    call = {"LaunchTemplateName": resource_name(inputs), "LaunchTemplateData": launch_data(aws, inputs)}
+    call = {"LaunchTemplateName": inputs["name"], "LaunchTemplateData": launch_data(aws, inputs)}
     ident: str = aws.call("ec2", "create_launch_template", **call)["LaunchTemplate"]["LaunchTemplateId"]
     with rollback(lambda: _delete(aws, ident, inputs)):
         # In a second call: moto would mix the tags of the template with those of its instances.
@@ -333,8 +313,7 @@ _delete = deletes("ec2", "delete_launch_template", "LaunchTemplateId")
 
 LAUNCH_TEMPLATE = ResourceKind(
     token="aws:ec2/launchTemplate:LaunchTemplate",
-    inputs=updates(*_LAUNCH_INPUTS, "updateDefaultVersion", "tags") | replaces("name", "namePrefix"),
-    computed=frozenset({"name", "namePrefix"}),
+    inputs=updates(*_LAUNCH_INPUTS, "updateDefaultVersion", "tags") | replaces("name"),
     sets=frozenset({"vpcSecurityGroupIds"}),
     changed_by_update=frozenset({"defaultVersion", "latestVersion"}),
     naming=Naming(longest=125),

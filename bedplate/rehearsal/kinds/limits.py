@@ -8,9 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from ipaddress import IPv4Address
-from itertools import count
 from typing import Protocol
 from uuid import uuid4
 
@@ -83,6 +81,15 @@ class Items(Limit):
         """Return why a value is not allowed, or an empty string."""
         number = len(value) if isinstance(value, list) else 0
         return "" if number <= self.most else f"has {number} {self.noun}, at most {self.most} are allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Absent(Limit):
+    """No value: an input inside a block, which the rehearsal does not model."""
+
+    def error(self, value: object) -> str:  # noqa: ARG002  # every value is refused
+        """Return why a value is not allowed."""
+        return "is not modelled by the rehearsal"
 
 
 def check_limits(inputs: Props, limits: Mapping[str, Limit]) -> Iterator[InvalidInput]:
@@ -195,17 +202,6 @@ class Tagger:
             aws.call(self.service, self.remove, **target, TagKeys=removed)
         if added := dict(after.items() - before.items()):
             aws.call(self.service, self.add, **target, Tags=tag_pairs(added, self.names))
-
-
-_counter = count(1)
-
-
-def resource_name(inputs: Props, key: str = "name") -> str:
-    """Return the name under `key`, or a unique one: its prefix, a timestamp and a counter, as the provider does."""
-    if name := inputs.get(key):
-        return str(name)
-    timestamp = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")[:18]
-    return f"{inputs.get(f'{key}Prefix') or 'terraform-'}{timestamp}{next(_counter):08x}"
 
 
 def is_ipv4_address(text: str) -> bool:

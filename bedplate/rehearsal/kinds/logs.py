@@ -1,4 +1,4 @@
-"""CloudWatch log groups with their retention, and flow logs of VPCs, subnets, interfaces and transit gateways."""
+"""CloudWatch log groups with their retention, and flow logs of VPCs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from uuid import uuid4
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import aws_names, deletes, existing, renamed
-from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, checks, resource_name, rollback
+from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, check_required, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -22,7 +22,7 @@ _LIMITS = {
 
 
 def _create_log_group(aws: Aws, inputs: Props) -> str:
-    name = resource_name(inputs)
+    name = str(inputs["name"])
     aws.call("logs", "create_log_group", logGroupName=name, tags=inputs.get("tags") or {})
     with rollback(lambda: _delete_log_group(aws, name, {})):
         _set_retention(aws, name, {}, inputs)
@@ -65,9 +65,8 @@ _delete_log_group = deletes("logs", "delete_log_group", "logGroupName")
 
 LOG_GROUP = ResourceKind(
     token="aws:cloudwatch/logGroup:LogGroup",
-    inputs=updates("retentionInDays", "tags") | replaces("name", "namePrefix"),
+    inputs=updates("retentionInDays", "tags") | replaces("name"),
     defaults={"retentionInDays": 0},
-    computed=frozenset({"name", "namePrefix"}),
     naming=Naming(longest=512),
     create=_create_log_group,
     read=_read_log_group,
@@ -79,51 +78,30 @@ LOG_GROUP = ResourceKind(
 
 # --- Flow logs
 
-_RESOURCE_TYPES = {
-    "eniId": "NetworkInterface",
-    "subnetId": "Subnet",
-    "transitGatewayId": "TransitGateway",
-    "vpcId": "VPC",
-}
 _PARAMETERS = {
     "iamRoleArn": "DeliverLogsPermissionArn",
-    **aws_names("logDestinationType", "logFormat", "maxAggregationInterval", "trafficType"),
+    **aws_names("logDestinationType", "maxAggregationInterval", "trafficType"),
 }
 _FLOW_LOG_LIMITS: dict[str, Limit] = {
-    "logDestinationType": Choice(("cloud-watch-logs", "s3")),
+    "logDestinationType": Choice(("cloud-watch-logs",)),
     "trafficType": Choice(("ACCEPT", "REJECT", "ALL")),
 }
 _INTERVALS = (60, 600)
 
 
 def _check_flow_log(inputs: Props) -> Iterator[InvalidInput]:
-    if sum(bool(inputs.get(name)) for name in _RESOURCE_TYPES) != 1:
-        yield InvalidInput("vpcId", "or eniId, subnetId or transitGatewayId must be set, exactly one in total")
-    if not inputs.get("logDestination"):
-        yield InvalidInput("logDestination", "is required")
-    if inputs.get("logDestinationType") == "cloud-watch-logs" and not inputs.get("iamRoleArn"):
-        yield InvalidInput("iamRoleArn", "is required when logDestinationType is cloud-watch-logs")
+    yield from check_required(inputs, ("iamRoleArn", "logDestination", "trafficType", "vpcId"))
     interval = inputs.get("maxAggregationInterval")
     if interval not in _INTERVALS:
         yield InvalidInput("maxAggregationInterval", f"must be {_INTERVALS[0]} or {_INTERVALS[1]}, not {interval}")
 
 
-def _check_traffic(inputs: Props) -> Iterator[InvalidInput]:
-    if inputs.get("transitGatewayId"):
-        if inputs.get("maxAggregationInterval") != min(_INTERVALS):
-            yield InvalidInput("maxAggregationInterval", "must be 60 for a transit gateway")
-    elif not inputs.get("trafficType"):
-        yield InvalidInput("trafficType", "is required")
-
-
 def _create_flow_log(aws: Aws, inputs: Props) -> str:
-    key = next(name for name in _RESOURCE_TYPES if inputs.get(name))
-    if key == "transitGatewayId":
-        ec2.require(aws, ec2.TRANSIT_GATEWAY, inputs[key])
-    if inputs.get("iamRoleArn"):
-        _require_role(aws, inputs["iamRoleArn"])
-    params = renamed(inputs, _PARAMETERS) | _destination_parameters(inputs)
-    target = {"ResourceIds": [inputs[key]], "ResourceType": _RESOURCE_TYPES[key]}
+    _require_role(aws, inputs["iamRoleArn"])
+    # moto takes a log group by name.
+    group = inputs["logDestination"].partition(":log-group:")[2].removesuffix(":*")
+    params = {**renamed(inputs, _PARAMETERS), "LogGroupName": group}
+    target = {"ResourceIds": [inputs["vpcId"]], "ResourceType": "VPC"}
     response = aws.call("ec2", "create_flow_logs", ClientToken=str(uuid4()), **target, **params)
     for failed in response.get("Unsuccessful", []):
         raise ResourceError(failed["Error"]["Code"], failed["Error"]["Message"], key="logDestination")
@@ -137,14 +115,6 @@ def _require_role(aws: Aws, arn: str) -> None:
         raise ResourceError("InvalidParameter", "Unable to assume given IAM role", key="iamRoleArn") from None
 
 
-def _destination_parameters(inputs: Props) -> dict[str, str]:
-    """Return the parameter of the destination; moto takes a log group by name."""
-    arn = inputs["logDestination"]
-    if inputs["logDestinationType"] == "cloud-watch-logs":
-        return {"LogGroupName": arn.partition(":log-group:")[2].removesuffix(":*")}
-    return {"LogDestination": arn}
-
-
 def _read_flow_log(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     flow_log = ec2.described(aws, ec2.FLOW_LOG, ident)
     return {"arn": aws.arn("ec2", f"vpc-flow-log/{ident}"), "logFormat": flow_log["LogFormat"]}
@@ -152,12 +122,12 @@ def _read_flow_log(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 FLOW_LOG = ResourceKind(
     token="aws:ec2/flowLog:FlowLog",
-    inputs=updates("tags") | replaces(*_RESOURCE_TYPES, *_PARAMETERS, "logDestination"),
+    inputs=updates("tags") | replaces(*_PARAMETERS, "logDestination", "vpcId"),
     defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
-    computed=frozenset({"logDestination", "logFormat"}),
+    computed=frozenset({"logDestination"}),
     create=_create_flow_log,
     read=_read_flow_log,
     update=ec2.retag,
     delete=deletes("ec2", "delete_flow_logs", "FlowLogIds"),
-    complaints=checks(_FLOW_LOG_LIMITS, _check_flow_log, _check_traffic),
+    complaints=checks(_FLOW_LOG_LIMITS, _check_flow_log),
 )

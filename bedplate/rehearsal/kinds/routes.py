@@ -1,7 +1,4 @@
-"""VPC routes, route tables and their associations.
-
-A route is a resource, or a block inside a route table. Both forms use the shared functions of this module.
-"""
+"""VPC routes, route tables and their associations. A route is a resource, never a block inside a route table."""
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,10 +10,9 @@ from typing import Any
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import aws_names, deletes
-from bedplate.rehearsal.kinds.limits import check_required, checks, rollback
+from bedplate.rehearsal.kinds.limits import check_required, checks
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
-from bedplate.rehearsal.wire import UNKNOWN
 
 _DESTINATION = "DestinationCidrBlock"
 TARGETS = aws_names("gatewayId", "natGatewayId", "networkInterfaceId", "transitGatewayId", "vpcPeeringConnectionId")
@@ -71,19 +67,6 @@ _BY_PREFIX = {
 }
 
 
-def parse_route(route: Props, destination: str = "cidrBlock") -> Route:
-    """Return the route of a valid route block, whose destination has this name."""
-    (target,) = ((parameter, str(route[name])) for name, parameter in TARGETS.items() if route.get(name))
-    return Route(str(route[destination]), target)
-
-
-def route_errors(route: Props, destination: str = "cidrBlock") -> Iterator[str]:
-    """Yield an error unless a route block has a destination and one target."""
-    for names in ((destination,), tuple(TARGETS)):
-        if sum(bool(route.get(name)) for name in names) != 1:
-            yield f"takes a route with exactly one of {', '.join(names)}"
-
-
 def custom_routes(table: Mapping[str, Any]) -> tuple[Route, ...]:
     """Return the routes of a described table without local routes and endpoint routes, which AWS manages."""
     return tuple(
@@ -108,17 +91,6 @@ def add_route(aws: Aws, table_id: str, route: Route) -> None:
 def delete_route(aws: Aws, table_id: str, route: Route) -> None:
     """Delete a route."""
     aws.call("ec2", "delete_route", RouteTableId=table_id, DestinationCidrBlock=route.block)
-
-
-def set_routes(aws: Aws, table_id: str, routes: Iterable[Route]) -> None:
-    """Add and delete routes until a table has exactly the given ones."""
-    present, desired = custom_routes(ec2.described(aws, ec2.ROUTE_TABLE, table_id)), tuple(routes)
-    for route in present:
-        if route not in desired:
-            delete_route(aws, table_id, route)
-    for route in desired:
-        if route not in present:
-            add_route(aws, table_id, route)
 
 
 def _require_new_destination(table: Mapping[str, Any], new_route: Route) -> None:
@@ -156,13 +128,21 @@ def _require_target(aws: Aws, table: Mapping[str, Any], route: Route) -> None:
 _BLOCK = "destinationCidrBlock"
 
 
+def _parse_route(inputs: Props) -> Route:
+    """Return the route of valid inputs."""
+    (target,) = ((parameter, str(inputs[name])) for name, parameter in TARGETS.items() if inputs.get(name))
+    return Route(str(inputs[_BLOCK]), target)
+
+
 def _check_route(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from (InvalidInput("routeTableId", error) for error in route_errors(inputs, _BLOCK))
+    for names in ((_BLOCK,), tuple(TARGETS)):
+        if sum(bool(inputs.get(name)) for name in names) != 1:
+            yield InvalidInput("routeTableId", f"takes a route with exactly one of {', '.join(names)}")
     yield from ec2.check_cidrs(inputs, [_BLOCK])
 
 
 def _create_route(aws: Aws, inputs: Props) -> str:
-    route = parse_route(inputs, _BLOCK)
+    route = _parse_route(inputs)
     add_route(aws, inputs["routeTableId"], route)
     # The provider makes this id: AWS gives routes none.
     return f"r-{inputs['routeTableId']}{zlib.crc32(route.block.encode())}"
@@ -182,7 +162,7 @@ def _find_route(aws: Aws, inputs: Props) -> Route:
 
 def _update_route(aws: Aws, ident: str, old: Props, new: Props) -> None:
     table = new["routeTableId"]
-    current, desired = _find_route(aws, old), parse_route(new, _BLOCK)
+    current, desired = _find_route(aws, old), _parse_route(new)
     if current == desired:
         return
     delete_route(aws, table, current)
@@ -212,26 +192,23 @@ ROUTE = ResourceKind(
 # --- Route tables
 
 
-def _check_table(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    routes = inputs.get("routes")
-    for number, route in enumerate(routes if isinstance(routes, list) else []):
-        errors = route_errors(route) if route is not UNKNOWN else ()
-        yield from (InvalidInput(f"routes[{number}]", error) for error in errors)
+def _check_default_table(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
+    if inputs.get("routes"):
+        yield InvalidInput("routes", "must be empty: the rehearsal models routes as resources of their own")
 
 
 def _create_table(aws: Aws, inputs: Props) -> str:
-    ident: str = aws.call("ec2", "create_route_table", VpcId=inputs["vpcId"])["RouteTable"]["RouteTableId"]
-    with rollback(lambda: aws.call("ec2", "delete_route_table", RouteTableId=ident)):
-        _update_table(aws, ident, {}, inputs)
-    return ident
+    return ec2.tag(
+        aws, aws.call("ec2", "create_route_table", VpcId=inputs["vpcId"])["RouteTable"]["RouteTableId"], inputs
+    )
 
 
 def _create_default_table(aws: Aws, inputs: Props) -> str:
-    """Take over the main route table of a VPC, with exactly the routes of the inputs."""
+    """Take over the main route table of a VPC, without its routes."""
     ident: str = inputs["defaultRouteTableId"]
-    ec2.described(aws, ec2.ROUTE_TABLE, ident)
-    _update_table(aws, ident, {}, {"routes": [], **inputs})
-    return ident
+    for route in custom_routes(ec2.described(aws, ec2.ROUTE_TABLE, ident)):
+        delete_route(aws, ident, route)
+    return ec2.tag(aws, ident, inputs)
 
 
 def _read_table(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -242,23 +219,13 @@ def _read_table(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     }
 
 
-def _update_table(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    # Without `routes` the program does not manage them; an empty list deletes all.
-    if new.get("routes") is not None and old.get("routes") != new["routes"]:
-        set_routes(aws, ident, [parse_route(route) for route in new["routes"]])
-    ec2.retag(aws, ident, old, new)
-
-
 ROUTE_TABLE = ResourceKind(
     token="aws:ec2/routeTable:RouteTable",
-    inputs=updates("routes", "tags") | replaces("vpcId"),
-    computed=frozenset({"routes"}),
-    sets=frozenset({"routes"}),
+    inputs=updates("tags") | replaces("vpcId"),
     create=_create_table,
     read=_read_table,
-    update=_update_table,
+    update=ec2.retag,
     delete=deletes("ec2", "delete_route_table", "RouteTableId"),
-    complaints=_check_table,
 )
 DEFAULT_ROUTE_TABLE = replace(
     ROUTE_TABLE,
@@ -266,6 +233,7 @@ DEFAULT_ROUTE_TABLE = replace(
     inputs=updates("routes", "tags") | replaces("defaultRouteTableId"),
     create=_create_default_table,
     delete=delete_nothing,  # the main route table is deleted with its VPC
+    complaints=_check_default_table,
 )
 
 

@@ -14,7 +14,6 @@ from bedplate.rehearsal.kinds.limits import (
     check_nested,
     checks,
     is_ipv4_address,
-    resource_name,
     rollback,
     tag_pairs,
 )
@@ -112,7 +111,7 @@ def _check_bucket(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create_bucket(aws: Aws, inputs: Props) -> str:
-    name = resource_name(inputs, "bucket")
+    name = str(inputs["bucket"])
     _require_unused_name(aws, name)
     configuration = {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
     aws.call("s3", "create_bucket", Bucket=name, **({} if aws.region == "us-east-1" else configuration))
@@ -164,9 +163,8 @@ def _delete_bucket(aws: Aws, ident: str, outputs: Props) -> None:
 
 BUCKET = ResourceKind(
     token="aws:s3/bucket:Bucket",
-    inputs=updates("forceDestroy", "tags") | replaces("bucket", "bucketPrefix"),
+    inputs=updates("forceDestroy", "tags") | replaces("bucket"),
     defaults={"forceDestroy": False},
-    computed=frozenset({"bucket", "bucketPrefix"}),
     naming=Naming(key="bucket", longest=63, lower=True),
     create=_create_bucket,
     read=_read_bucket,
@@ -262,10 +260,7 @@ def _rule_values(rule: Props) -> dict[str, Any]:
     """Return a rule as the provider sends it: a priority with a filter, a prefix without one."""
     if (block := rule.get("filter")) is None:
         return {"prefix": "", **rule}
-    filters = dict(block) or {"prefix": ""}
-    if conditions := block.get("and"):
-        filters = {"and": {**conditions, "tags": tag_pairs(conditions.get("tags"), ("key", "value"))}}
-    return {"priority": 0, **rule, "filter": filters}
+    return {"priority": 0, **rule, "filter": block or {"prefix": ""}}
 
 
 BUCKET_REPLICATION = bucket_setting(

@@ -17,7 +17,7 @@ from bedplate.rehearsal.kinds.iam import (
     foreign_resources,
     require_principals,
 )
-from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, check_nested, checks, tag_pairs
+from bedplate.rehearsal.kinds.limits import Absent, Choice, Limit, Number, check_limits, check_nested, checks
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -26,29 +26,19 @@ _ACTIONS = (
     "abortIncompleteMultipartUpload",
     "expiration",
     "noncurrentVersionExpiration",
-    "noncurrentVersionTransitions",
-    "transitions",
 )
-# Source of classes and minimum ages: S3 user guide, "Transitioning objects".
-_CLASSES = ("DEEP_ARCHIVE", "GLACIER", "GLACIER_IR", "INTELLIGENT_TIERING", "ONEZONE_IA", "STANDARD_IA")
+_UNMODELLED = dict.fromkeys(("noncurrentVersionTransitions", "transitions"), Absent())
 _ACTION_LIMITS: Mapping[str, Mapping[str, Limit]] = {
     "abortIncompleteMultipartUpload": {"daysAfterInitiation": Number(1, math.inf)},
     "expiration": {"days": Number(1, math.inf)},
     "noncurrentVersionExpiration": {"noncurrentDays": Number(1, math.inf)},
-    "noncurrentVersionTransitions": {"storageClass": Choice(_CLASSES)},
-    "transitions": {"storageClass": Choice(_CLASSES)},
 }
-_MIN_AGES = {"ONEZONE_IA": 30, "STANDARD_IA": 30}  # days before S3 moves an object to the class
 _MAX_RULES, _MAX_NAME_LENGTH = 1000, 255
 
 
 def _rule_values(rule: Mapping[str, Any]) -> dict[str, Any]:
     # S3 requires a filter: an empty prefix matches every object.
-    filters = dict(rule.get("filter") or {"prefix": rule.get("prefix") or ""})
-    conditions = filters.get("and")
-    if conditions and conditions.get("tags"):
-        filters["and"] = {**conditions, "tags": tag_pairs(conditions["tags"])}
-    return {**{key: value for key, value in rule.items() if key != "prefix"}, "filter": filters}
+    return {**rule, "filter": rule.get("filter") or {"prefix": ""}}
 
 
 def _check_lifecycle(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
@@ -67,27 +57,19 @@ def _check_lifecycle(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
             )
         if rule.get("status") not in ("Enabled", "Disabled"):
             yield InvalidInput(f"rules[{number}].status", "must be 'Enabled' or 'Disabled'")
-        yield from _check_ages(rule, number)
+        for error in (*check_limits(rule, _UNMODELLED), *_check_ages(rule)):
+            yield InvalidInput(f"rules[{number}].{error.key}", error.reason)
         if not any(rule.get(action) for action in _ACTIONS):
             yield InvalidInput(f"rules[{number}]", "must have an action (MalformedXML)")
 
 
-def _check_ages(rule: Mapping[str, Any], number: int) -> Iterator[InvalidInput]:
-    """Yield an error for each invalid age or storage class of a rule."""
+def _check_ages(rule: Mapping[str, Any]) -> Iterator[InvalidInput]:
+    """Yield an error for each invalid age of a rule."""
     for action, limits in _ACTION_LIMITS.items():
-        for error in check_nested(rule, action, limits):
-            yield InvalidInput(f"rules[{number}].{error.key}", error.reason)
+        yield from check_nested(rule, action, limits)
     expiry = rule.get("expiration") or {}
     if sum(bool(expiry.get(key)) for key in ("date", "days", "expiredObjectDeleteMarker")) != 1 and expiry:
-        yield InvalidInput(
-            f"rules[{number}].expiration", "must set one of days, date, expiredObjectDeleteMarker (MalformedXML)"
-        )
-    for move in rule.get("transitions") or []:
-        minimum = _MIN_AGES.get(str(move.get("storageClass")), 0)
-        if move.get("days") is not None and move["days"] < minimum:
-            yield InvalidInput(
-                f"rules[{number}].transitions", f"must have at least {minimum} days for {move['storageClass']}"
-            )
+        yield InvalidInput("expiration", "must set one of days, date, expiredObjectDeleteMarker (MalformedXML)")
 
 
 def bucket_setting(

@@ -8,7 +8,7 @@ from bedplate.rehearsal.kind import Naming, Props, ResourceKind, replaces, updat
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import call_parameters, copied, existing
 from bedplate.rehearsal.kinds.launch_template import group_ids, launch_error
-from bedplate.rehearsal.kinds.limits import resource_name, rollback
+from bedplate.rehearsal.kinds.limits import rollback
 from bedplate.rehearsal.kinds.placement_groups import require_offered
 from bedplate.rehearsal.kinds.scaling_actions import add_hooks, delete_hooks, groups_named, set_group_options
 from bedplate.rehearsal.kinds.scaling_limits import check_group
@@ -117,7 +117,7 @@ def _raise_invalid(reason: str) -> None:
 _SERVICE = "autoscaling"
 # Inputs that only the provider uses, or that have separate calls.
 _SEPARATE_CALLS = ("enabledMetrics", "initialLifecycleHooks", "suspendedProcesses")
-_SEPARATE = (*_SEPARATE_CALLS, "name", "namePrefix", "tags", "vpcZoneIdentifiers", "waitForCapacityTimeout")
+_SEPARATE = (*_SEPARATE_CALLS, "name", "tags", "vpcZoneIdentifiers", "waitForCapacityTimeout")
 _SIMPLE_INPUTS = (
     "capacityRebalance",
     "defaultInstanceWarmup",
@@ -140,7 +140,7 @@ _RENAMES = {
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    name = resource_name(inputs)
+    name = str(inputs["name"])
     if groups_named(aws, name):
         raise ResourceError("AlreadyExists", f"AutoScalingGroup by this name already exists: {name}", key="name")
     require_launchable(aws, inputs)
@@ -239,14 +239,14 @@ GROUP = ResourceKind(
         "vpcZoneIdentifiers",
         "waitForCapacityTimeout",
     )
-    | replaces("initialLifecycleHooks", "name", "namePrefix"),
+    | replaces("initialLifecycleHooks", "name"),
     defaults={
         "healthCheckGracePeriod": 300,
         "protectFromScaleIn": False,
         "waitForCapacityTimeout": "10m",
     },
     computed=frozenset({"availabilityZones", "desiredCapacity", "healthCheckType", "launchTemplate", "name"})
-    | {"mixedInstancesPolicy", "namePrefix", "vpcZoneIdentifiers"},
+    | {"mixedInstancesPolicy", "vpcZoneIdentifiers"},
     sets=frozenset({"availabilityZones", "enabledMetrics", "initialLifecycleHooks", "suspendedProcesses"})
     | {"tags", "vpcZoneIdentifiers"},
     naming=Naming(longest=255),

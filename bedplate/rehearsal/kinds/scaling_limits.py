@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from bedplate.rehearsal.kind import InvalidInput, Props
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_exclusive, check_limits, check_nested
+from bedplate.rehearsal.kinds.limits import Absent, Choice, Number, Text, check_exclusive, check_limits, check_nested
 from bedplate.rehearsal.kinds.scaling_actions import check_initial_hooks
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.wire import is_known
@@ -19,10 +19,10 @@ _DISTRIBUTION_LIMITS = {
     "spotAllocationStrategy": Choice(
         ("capacity-optimized", "capacity-optimized-prioritized", "lowest-price", "price-capacity-optimized")
     ),
-    "spotInstancePools": Number(1, 20),
+    "spotInstancePools": Absent(),
     "spotMaxPrice": Text(0, 255, r"([0-9]+(\.[0-9]+)?)?", "a price such as 0.05"),
 }
-_OVERRIDE_LIMITS = {"weightedCapacity": Text(1, 3, r"[1-9][0-9]{0,2}", "a whole number from 1 to 999")}
+_OVERRIDE_LIMITS = {"weightedCapacity": Absent()}
 _REQUIREMENT_LIMITS = {
     "bareMetal": Choice(("included", "excluded", "required")),
     "burstablePerformance": Choice(("included", "excluded", "required")),
@@ -54,19 +54,16 @@ def check_mixed_policy(inputs: Props) -> Iterator[InvalidInput]:
     distribution = policy.get("instancesDistribution") or {}
     yield from _check_overrides(overrides)
     yield from _check_requirements_use(overrides, distribution)
-    yield from _check_spot_pools(distribution)
 
 
 def _check_overrides(overrides: Sequence[Props]) -> Iterator[InvalidInput]:
-    types = [str({**override, "weightedCapacity": None}) for override in overrides if override.get("instanceType")]
+    types = [str(override) for override in overrides if override.get("instanceType")]
     if len(overrides) > _MAX_OVERRIDES:
         yield InvalidInput(
             _POLICY, f"has {len(overrides)} overrides, at most {_MAX_OVERRIDES} are allowed (ValidationError)"
         )
     if len(set(types)) < len(types):
         yield InvalidInput(_POLICY, "must not repeat an instance type (ValidationError)")
-    if len({bool(override.get("weightedCapacity")) for override in overrides}) > 1:
-        yield InvalidInput(_POLICY, "must set weightedCapacity for all instance types or none (ValidationError)")
 
 
 def _check_requirements_use(overrides: Sequence[Props], distribution: Props) -> Iterator[InvalidInput]:
@@ -101,13 +98,6 @@ def _check_requirements(requirements: Props) -> Iterator[InvalidInput]:
             )
     if requirements.get("allowedInstanceTypes") and requirements.get("excludedInstanceTypes"):
         yield InvalidInput(f"{_REQUIREMENTS}.allowedInstanceTypes", "conflicts with excludedInstanceTypes")
-
-
-def _check_spot_pools(distribution: Props) -> Iterator[InvalidInput]:
-    strategy = distribution.get("spotAllocationStrategy") or "lowest-price"
-    if distribution.get("spotInstancePools") and strategy != "lowest-price":
-        message = f"requires spotAllocationStrategy lowest-price, not {strategy} (ValidationError)"
-        yield InvalidInput(f"{_DISTRIBUTION_PATH}.spotInstancePools", message)
 
 
 # A duration in the format of Go, such as 10m or 1h30m; "0" means no wait.
@@ -165,7 +155,6 @@ def check_group(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_initial_hooks(inputs)
     yield from check_exclusive(inputs, *_PLACES)
     yield from check_exclusive(inputs, *_SOURCES)
-    yield from check_exclusive(inputs, "name", "namePrefix")
     yield from _check_words(inputs)
     yield from _check_sizes(inputs)
     if not any(inputs.get(key) is not None for key in _SOURCES):

@@ -13,7 +13,6 @@ from bedplate.rehearsal.kinds.limits import (
     Text,
     check_required,
     checks,
-    resource_name,
     tag_pairs,
 )
 from bedplate.rehearsal.simulation import Aws
@@ -35,7 +34,7 @@ def _create_secret(aws: Aws, inputs: Props) -> str:
     response = aws.call(
         "secretsmanager",
         "create_secret",
-        Name=resource_name(inputs),
+        Name=inputs["name"],
         Tags=tag_pairs(inputs.get("tags")),
         **renamed(inputs, aws_names("description", "kmsKeyId")),
     )
@@ -66,9 +65,8 @@ def _delete_secret(aws: Aws, ident: str, outputs: Props) -> None:
 
 SECRET = ResourceKind(
     token="aws:secretsmanager/secret:Secret",
-    inputs=updates("description", "kmsKeyId", "recoveryWindowInDays", "tags") | replaces("name", "namePrefix"),
+    inputs=updates("description", "kmsKeyId", "recoveryWindowInDays", "tags") | replaces("name"),
     defaults={"recoveryWindowInDays": 30},
-    computed=frozenset({"name", "namePrefix"}),
     naming=Naming(longest=512),
     create=_create_secret,
     read=_read_secret,

@@ -1,9 +1,9 @@
 """Security groups and their rules.
 
-A rule is a block inside a group, or a resource with one source (`aws:vpc`).
+A rule is a resource with one source (`aws:vpc`); rules as blocks inside a group are not modelled.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,12 +11,11 @@ from typing import Any
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import existing
-from bedplate.rehearsal.kinds.limits import Text, check_exclusive, checks, resource_name, rollback
+from bedplate.rehearsal.kinds.limits import Text, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN, holds_unknown, is_known
 
-SOURCES = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds", "securityGroups", "self")
 # Characters of the description of a rule or group. Source: EC2 API reference, IpRange.
 _CHARACTERS = r"[A-Za-z0-9 ._\-:/()#,@\[\]+=&;{}!$*]*"
 DESCRIPTION = Text(1, 255, _CHARACTERS, "letters, digits, spaces and ._-:/()#,@[]+=&;{}!$*")
@@ -31,63 +30,26 @@ def protocol_name(protocol: object) -> str:
     return _PROTOCOLS.get(name) or _PROTOCOL_NUMBERS.get(name) or name
 
 
-def permission(rule: Props, group: str) -> dict[str, Any]:
-    """Return a rule block as an IpPermission of EC2; `self` in the block means `group`."""
+def _permission(rule: Props) -> dict[str, Any]:
+    """Return a rule as an IpPermission of EC2."""
     description = {"Description": rule["description"]} if rule.get("description") else {}
-    groups = [*(rule.get("securityGroups") or []), *([group] if rule.get("self") else [])]
-    fields = {
-        "IpProtocol": protocol_name(rule["protocol"]),
-        "IpRanges": [{"CidrIp": block, **description} for block in rule.get("cidrBlocks") or []],
-        "Ipv6Ranges": [{"CidrIpv6": block, **description} for block in rule.get("ipv6CidrBlocks") or []],
-        "PrefixListIds": [{"PrefixListId": ident, **description} for ident in rule.get("prefixListIds") or []],
-        "UserIdGroupPairs": [{"GroupId": ident, **description} for ident in groups],
-    }
-    ports = {} if fields["IpProtocol"] == "-1" else {"FromPort": rule["fromPort"], "ToPort": rule["toPort"]}
-    return {key: value for key, value in fields.items() if value} | ports
+    if group := rule.get("referencedSecurityGroupId"):
+        source = {"UserIdGroupPairs": [{"GroupId": group, **description}]}
+    else:
+        source = {"IpRanges": [{"CidrIp": rule["cidrIpv4"], **description}]}
+    protocol = protocol_name(rule["ipProtocol"])
+    ports = {} if protocol == "-1" else {"FromPort": rule.get("fromPort", -1), "ToPort": rule.get("toPort", -1)}
+    return {"IpProtocol": protocol, **ports, **source}
 
 
-def add_rules(aws: Aws, group: str, direction: str, permissions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add rules to a group, for `ingress` or `egress`; return their descriptions by EC2."""
-    for item in permissions:
-        ec2.require(
-            aws, ec2.PREFIX_LIST, *(prefix_list["PrefixListId"] for prefix_list in item.get("PrefixListIds", []))
-        )
-    if not permissions:
-        return []
-    response = aws.call("ec2", f"authorize_security_group_{direction}", GroupId=group, IpPermissions=permissions)
-    rules: list[dict[str, Any]] = response["SecurityGroupRules"]
-    return rules
+def _revoke_all(aws: Aws, group: str) -> None:
+    """Delete all rules of a group."""
+    for rule in ec2.matching(aws, ec2.SECURITY_GROUP_RULE, {"group-id": group}):
+        _revoke(aws, "egress" if rule["IsEgress"] else "ingress", group, rule["SecurityGroupRuleId"])
 
 
-def set_rules(aws: Aws, group: str, direction: str, rules: Iterable[Props]) -> None:
-    """Replace all rules of a group for one direction."""
-    if present := rule_ids(aws, group, direction):
-        _revoke(aws, direction, group, present)
-    add_rules(aws, group, direction, [permission(rule, group) for rule in rules])
-
-
-def _revoke(aws: Aws, direction: str, group: str, rules: list[str]) -> None:
-    aws.call("ec2", f"revoke_security_group_{direction}", GroupId=group, SecurityGroupRuleIds=rules)
-
-
-def rule_ids(aws: Aws, group: str, direction: str) -> list[str]:
-    """Return the ids of the rules of a group for one direction."""
-    rules = ec2.matching(aws, ec2.SECURITY_GROUP_RULE, {"group-id": group})
-    return [rule["SecurityGroupRuleId"] for rule in rules if rule["IsEgress"] is (direction == "egress")]
-
-
-def rule_errors(rule: Props) -> Iterator[str]:
-    """Yield an error for each invalid part of a rule block."""
-    if not any(rule.get(source) for source in SOURCES):
-        yield f"must set at least one of {', '.join(SOURCES)}"
-    for error in ec2.check_cidrs(rule, ["cidrBlocks"]):
-        yield error.reason
-    for error in ec2.check_cidrs(rule, ["ipv6CidrBlocks"], version=6):
-        yield error.reason
-    if is_known(description := rule.get("description")) and description:
-        yield DESCRIPTION.error(description)
-    if is_known(protocol := rule.get("protocol")):
-        yield from port_errors(rule, str(protocol))
+def _revoke(aws: Aws, direction: str, group: str, rule: str) -> None:
+    aws.call("ec2", f"revoke_security_group_{direction}", GroupId=group, SecurityGroupRuleIds=[rule])
 
 
 def port_errors(rule: Mapping[str, Any], protocol: str) -> Iterator[str]:
@@ -97,8 +59,6 @@ def port_errors(rule: Mapping[str, Any], protocol: str) -> Iterator[str]:
         return
     if name not in (*_PROTOCOLS.values(), *map(str, range(256))):
         yield f"has protocol {protocol!r}: write tcp, udp, icmp, icmpv6, -1 or a number"
-    if name == "-1" and (first or last):
-        yield f"has fromPort {first} and toPort {last}: protocol -1 requires 0 for both"
     if name in ("tcp", "udp"):
         yield _port_range_error(first, last)
 
@@ -112,27 +72,17 @@ def _port_range_error(first: int | None, last: int | None) -> str:
 
 # --- Security groups
 
-_DIRECTIONS = ("ingress", "egress")
 _NAME = Text(1, 255, rf"(?!sg-){DESCRIPTION.pattern}", f"{DESCRIPTION.plain}, and must not begin with sg-")
 _LIMITS = {"description": DESCRIPTION, "name": _NAME}
 
 
-def _check_group(inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_exclusive(inputs, "name", "namePrefix")
-    for direction in _DIRECTIONS:
-        rules = inputs.get(direction)
-        for number, rule in enumerate(rules if isinstance(rules, list) else []):
-            errors = rule_errors(rule) if rule is not UNKNOWN else ()
-            yield from (InvalidInput(f"{direction}[{number}]", error) for error in errors if error)
-
-
 def _create_group(aws: Aws, inputs: Props) -> str:
-    parameters = {"GroupName": resource_name(inputs), "Description": inputs["description"]}
+    parameters = {"GroupName": inputs["name"], "Description": inputs["description"]}
     ident: str = aws.call("ec2", "create_security_group", VpcId=_vpc_id(aws, inputs), **parameters)["GroupId"]
     with rollback(lambda: aws.call("ec2", "delete_security_group", GroupId=ident)):
         # A new group in AWS allows all egress. The provider removes that rule.
-        _update_group(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
-    return ident
+        _revoke_all(aws, ident)
+        return ec2.tag(aws, ident, inputs)
 
 
 def _vpc_id(aws: Aws, inputs: Props) -> str:
@@ -144,10 +94,10 @@ def _vpc_id(aws: Aws, inputs: Props) -> str:
 
 
 def _create_default_group(aws: Aws, inputs: Props) -> str:
-    """Take over the default group of a VPC, with exactly the rules of the inputs."""
+    """Take over the default group of a VPC, without its rules."""
     (ident,) = ec2.default_groups(aws, _vpc_id(aws, inputs))
-    _update_group(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
-    return ident
+    _revoke_all(aws, ident)
+    return ec2.tag(aws, ident, inputs)
 
 
 def _read_group(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -161,17 +111,9 @@ def _read_group(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     }
 
 
-def _update_group(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    for direction in _DIRECTIONS:
-        # Without `ingress` or `egress` the program does not manage them; an empty list deletes all.
-        if new.get(direction) is not None and old.get(direction) != new[direction]:
-            set_rules(aws, ident, direction, new[direction])
-    ec2.retag(aws, ident, old, new)
-
-
 def _delete_group(aws: Aws, ident: str, outputs: Props) -> None:
-    for direction in _DIRECTIONS if outputs.get("revokeRulesOnDelete") else ():
-        set_rules(aws, ident, direction, [])
+    if outputs.get("revokeRulesOnDelete"):
+        _revoke_all(aws, ident)
     if _is_used(aws, ident):
         raise ResourceError("DependencyViolation", f"resource {ident} has a dependent object")
     aws.call("ec2", "delete_security_group", GroupId=ident)
@@ -188,37 +130,29 @@ def _is_used(aws: Aws, ident: str) -> bool:
 
 SECURITY_GROUP = ResourceKind(
     token="aws:ec2/securityGroup:SecurityGroup",
-    inputs=updates(*_DIRECTIONS, "revokeRulesOnDelete", "tags")
-    | replaces("description", "name", "namePrefix", "vpcId"),
+    inputs=updates("revokeRulesOnDelete", "tags") | replaces("description", "name", "vpcId"),
     defaults={"description": "Managed by Pulumi", "revokeRulesOnDelete": False},
-    computed=frozenset({*_DIRECTIONS, "name", "namePrefix", "vpcId"}),
-    sets=frozenset(_DIRECTIONS),
+    computed=frozenset({"vpcId"}),
     naming=Naming(),
     create=_create_group,
     read=_read_group,
-    update=_update_group,
+    update=ec2.retag,
     delete=_delete_group,
-    complaints=checks(_LIMITS, _check_group),
+    complaints=checks(_LIMITS),
 )
 DEFAULT_SECURITY_GROUP = replace(
     SECURITY_GROUP,
     token="aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
-    inputs=updates(*_DIRECTIONS, "revokeRulesOnDelete", "tags") | replaces("vpcId"),
+    inputs=updates("revokeRulesOnDelete", "tags") | replaces("vpcId"),
     defaults={"revokeRulesOnDelete": False},
-    computed=frozenset({*_DIRECTIONS, "vpcId"}),
+    computed=frozenset({"vpcId"}),
     naming=None,
     create=_create_default_group,
     delete=delete_nothing,  # the default group is deleted with its VPC
 )
 
 
-# Name of a source in this resource -> its name in the rule blocks of a group.
-_SOURCES = {
-    "cidrIpv4": "cidrBlocks",
-    "cidrIpv6": "ipv6CidrBlocks",
-    "prefixListId": "prefixListIds",
-    "referencedSecurityGroupId": "securityGroups",
-}
+_SOURCES = ("cidrIpv4", "referencedSecurityGroupId")
 
 
 def _vpc_rule_row(direction: str, token: str) -> ResourceKind:
@@ -240,9 +174,8 @@ def _vpc_rule_row(direction: str, token: str) -> ResourceKind:
 
 def _check_vpc_rule(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     if sum(bool(inputs.get(name)) for name in _SOURCES) != 1:
-        yield InvalidInput("cidrIpv4", f"or one of {', '.join(list(_SOURCES)[1:])} must be set, exactly one in total")
+        yield InvalidInput("cidrIpv4", "or referencedSecurityGroupId must be set, exactly one of the two")
     yield from ec2.check_cidrs(inputs, ["cidrIpv4"])
-    yield from ec2.check_cidrs(inputs, ["cidrIpv6"], version=6)
     if is_known(inputs.get("description")) and (reason := DESCRIPTION.error(inputs["description"])):
         yield InvalidInput("description", reason)
     if is_known(protocol := inputs.get("ipProtocol")):
@@ -259,8 +192,8 @@ def _create_vpc_rule(direction: str, aws: Aws, inputs: Props) -> str:
 
 def _add_vpc_rule(aws: Aws, direction: str, inputs: Props) -> str:
     _require_reachable_group(aws, inputs)
-    group = inputs["securityGroupId"]
-    (rule,) = add_rules(aws, group, direction, [permission(_vpc_rule_block(inputs), group)])
+    call = {"GroupId": inputs["securityGroupId"], "IpPermissions": [_permission(inputs)]}
+    (rule,) = aws.call("ec2", f"authorize_security_group_{direction}", **call)["SecurityGroupRules"]
     return str(rule["SecurityGroupRuleId"])
 
 
@@ -282,12 +215,6 @@ def _peered_vpcs(aws: Aws) -> Iterator[set[str]]:
             yield {peering["RequesterVpcInfo"]["VpcId"], peering["AccepterVpcInfo"]["VpcId"]}
 
 
-def _vpc_rule_block(inputs: Props) -> dict[str, Any]:
-    sources = {block: [inputs[name]] for name, block in _SOURCES.items() if inputs.get(name)}
-    ports = {name: inputs.get(name, -1) for name in ("fromPort", "toPort")}
-    return {"protocol": inputs["ipProtocol"], "description": inputs.get("description"), **ports, **sources}
-
-
 def _read_vpc_rule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     ec2.described(aws, ec2.SECURITY_GROUP_RULE, ec2.current_id(aws, ident))
     return {"arn": aws.arn("ec2", f"security-group-rule/{ident}"), "securityGroupRuleId": ident}
@@ -296,10 +223,10 @@ def _read_vpc_rule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _update_vpc_rule(direction: str, aws: Aws, ident: str, old: Props, new: Props) -> None:
     """Replace a rule under the same id: the call of moto that modifies rules knows only IPv4 blocks."""
     rule = ec2.current_id(aws, ident)
-    if _vpc_rule_block(old) == _vpc_rule_block(new):
+    if _permission(old) == _permission(new):
         ec2.retag(aws, rule, old, new)
         return
-    _revoke(aws, direction, old["securityGroupId"], [rule])
+    _revoke(aws, direction, old["securityGroupId"], rule)
     try:
         ec2.map_id(aws, ident, ec2.tag(aws, _add_vpc_rule(aws, direction, new), new))
     except ResourceError:
@@ -308,7 +235,7 @@ def _update_vpc_rule(direction: str, aws: Aws, ident: str, old: Props, new: Prop
 
 
 def _delete_vpc_rule(direction: str, aws: Aws, ident: str, outputs: Props) -> None:
-    _revoke(aws, direction, outputs["securityGroupId"], [ec2.current_id(aws, ident)])
+    _revoke(aws, direction, outputs["securityGroupId"], ec2.current_id(aws, ident))
     ec2.forget_id(aws, ident)
 
 

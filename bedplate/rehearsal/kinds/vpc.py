@@ -248,19 +248,10 @@ SUBNET_RESERVATION = ResourceKind(
 _SIDES = {"accepter": "AccepterPeeringConnectionOptions", "requester": "RequesterPeeringConnectionOptions"}
 
 
-def _check_peering(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    if inputs.get("peerRegion") and inputs.get("autoAccept"):
-        yield InvalidInput("peerRegion", "cannot be set when autoAccept is true")
-
-
 def _create_peering(aws: Aws, inputs: Props) -> str:
     _require_disjoint(aws, inputs)
-    apart = (*_SIDES, "autoAccept", "tags")
-    response = call_with(aws, ("ec2", "create_vpc_peering_connection"), inputs, apart=apart)
-    ident: str = response["VpcPeeringConnection"]["VpcPeeringConnectionId"]
-    with rollback(lambda: _delete_peering(aws, ident, inputs)):
-        _accept_and_configure(aws, ident, inputs)
-    return ec2.tag(aws, ident, inputs)
+    response = call_with(aws, ("ec2", "create_vpc_peering_connection"), inputs, apart=("tags",))
+    return ec2.tag(aws, response["VpcPeeringConnection"]["VpcPeeringConnectionId"], inputs)
 
 
 def _require_disjoint(aws: Aws, inputs: Props) -> None:
@@ -271,28 +262,6 @@ def _require_disjoint(aws: Aws, inputs: Props) -> None:
     if ip_network(block).overlaps(ip_network(peer_block)):
         message = "Failed due to incorrect VPC-ID, Account ID, or overlapping CIDR range"
         raise ResourceError("failed", f"{message} ({block} and {peer_block})", key="peerVpcId")
-
-
-def _accept_and_configure(aws: Aws, ident: str, inputs: Props) -> None:
-    """Accept a peering when autoAccept is set, then set the options of its sides."""
-    status = ec2.described(aws, ec2.PEERING, ident)["Status"]["Code"]
-    if inputs.get("autoAccept") and status == "pending-acceptance":
-        aws.call("ec2", "accept_vpc_peering_connection", VpcPeeringConnectionId=ident)
-    _set_sides(aws, ident, inputs)
-
-
-def _set_sides(aws: Aws, ident: str, inputs: Props) -> None:
-    sides = {side: inputs[side] for side in _SIDES if inputs.get(side)}
-    if not sides:
-        return
-    if ec2.described(aws, ec2.PEERING, ident)["Status"]["Code"] != "active":
-        message = f"Peering {ident} is not active. Peering options can be added only to active peerings."
-        raise ResourceError("OperationNotPermitted", message)
-    params = {
-        _SIDES[side]: {"AllowDnsResolutionFromRemoteVpc": bool(options.get("allowRemoteVpcDnsResolution"))}
-        for side, options in sides.items()
-    }
-    aws.call("ec2", "modify_vpc_peering_connection_options", VpcPeeringConnectionId=ident, **params)
 
 
 def _read_peering(aws: Aws, ident: str, inputs: Props, peer_side: str = "AccepterVpcInfo") -> dict[str, Any]:
@@ -325,38 +294,41 @@ def _read_options(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     return _option_outputs(ec2.described(aws, ec2.PEERING, ident))
 
 
-def _update_peering(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _accept_and_configure(aws, ident, new)
+def _update_accepter(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    status = ec2.described(aws, ec2.PEERING, ident)["Status"]["Code"]
+    if new.get("autoAccept") and status == "pending-acceptance":
+        aws.call("ec2", "accept_vpc_peering_connection", VpcPeeringConnectionId=ident)
     ec2.retag(aws, ident, old, new)
 
 
 def _update_options(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    ec2.described(aws, ec2.PEERING, ident)
-    _set_sides(aws, ident, new)
-
-
-_delete_peering = deletes("ec2", "delete_vpc_peering_connection", "VpcPeeringConnectionId")
+    if ec2.described(aws, ec2.PEERING, ident)["Status"]["Code"] != "active":
+        message = f"Peering {ident} is not active. Peering options can be added only to active peerings."
+        raise ResourceError("OperationNotPermitted", message)
+    params = {
+        parameter: {"AllowDnsResolutionFromRemoteVpc": bool(new[side].get("allowRemoteVpcDnsResolution"))}
+        for side, parameter in _SIDES.items()
+        if new.get(side)
+    }
+    aws.call("ec2", "modify_vpc_peering_connection_options", VpcPeeringConnectionId=ident, **params)
 
 
 VPC_PEERING = ResourceKind(
     token="aws:ec2/vpcPeeringConnection:VpcPeeringConnection",
-    inputs=updates(*_SIDES, "autoAccept", "tags") | replaces("peerRegion", "peerVpcId", "vpcId"),
-    computed=frozenset({*_SIDES, "peerRegion"}),
-    changed_by_update=frozenset({"acceptStatus"}),
+    inputs=updates("tags") | replaces("peerRegion", "peerVpcId", "vpcId"),
+    computed=frozenset({"peerRegion"}),
     create=_create_peering,
     read=_read_peering,
-    update=_update_peering,
-    delete=_delete_peering,
-    complaints=_check_peering,
+    update=ec2.retag,
+    delete=deletes("ec2", "delete_vpc_peering_connection", "VpcPeeringConnectionId"),
 )
 VPC_PEERING_ACCEPTER = ResourceKind(
     token="aws:ec2/vpcPeeringConnectionAccepter:VpcPeeringConnectionAccepter",
-    inputs=updates(*_SIDES, "autoAccept", "tags") | replaces("vpcPeeringConnectionId"),
-    computed=frozenset(_SIDES),
+    inputs=updates("autoAccept", "tags") | replaces("vpcPeeringConnectionId"),
     changed_by_update=frozenset({"acceptStatus"}),
-    create=creates_setting("vpcPeeringConnectionId", _update_peering),
+    create=creates_setting("vpcPeeringConnectionId", _update_accepter),
     read=_read_accepter,
-    update=_update_peering,
+    update=_update_accepter,
     delete=delete_nothing,  # the peering is deleted with its request
 )
 PEERING_OPTIONS = ResourceKind(

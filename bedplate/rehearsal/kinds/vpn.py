@@ -6,7 +6,6 @@ moto has no tunnels: their options are checked, and addresses and keys are deriv
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -96,9 +95,8 @@ _DEFAULT_ASN = 64512
 
 
 def _create_vpn_gateway(aws: Aws, inputs: Props) -> str:
-    asn = int(inputs.get("amazonSideAsn") or _DEFAULT_ASN)
-    params = renamed(inputs, aws_names("availabilityZone")) | ec2.tag_specifications("vpn-gateway", inputs)
-    response = aws.call("ec2", "create_vpn_gateway", Type="ipsec.1", AmazonSideAsn=asn, **params)
+    tags = ec2.tag_specifications("vpn-gateway", inputs)
+    response = aws.call("ec2", "create_vpn_gateway", Type="ipsec.1", AmazonSideAsn=_DEFAULT_ASN, **tags)
     ident: str = response["VpnGateway"]["VpnGatewayId"]
     with rollback(lambda: aws.call("ec2", "delete_vpn_gateway", VpnGatewayId=ident)):
         _attach_gateway(aws, ident, inputs.get("vpcId"))
@@ -153,13 +151,12 @@ def _delete_vpn_gateway(aws: Aws, ident: str, outputs: Props) -> None:
 
 VPN_GATEWAY = ResourceKind(
     token="aws:ec2/vpnGateway:VpnGateway",
-    inputs=updates("tags", "vpcId") | replaces("amazonSideAsn", "availabilityZone"),
-    computed=frozenset({"amazonSideAsn", "vpcId"}),
+    inputs=updates("tags", "vpcId"),
+    computed=frozenset({"vpcId"}),
     create=_create_vpn_gateway,
     read=_read_vpn_gateway,
     update=_update_vpn_gateway,
     delete=_delete_vpn_gateway,
-    complaints=checks({}, partial(check_private_asn, key="amazonSideAsn")),
 )
 
 

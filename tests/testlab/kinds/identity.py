@@ -75,17 +75,6 @@ IDENTITY = (
         ),
     ),
     KindFixture(
-        "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-        inputs=lambda world: {
-            "role": services.role_name(world),
-            "policyArn": services.managed_policy(world),
-        },
-        read_back=describe_all(
-            describe_by_call("iam", "list_attached_role_policies", RoleName=_split("/", 0)),
-            describe_by_call("iam", "get_role", RoleName=_split("/", 0)),
-        ),
-    ),
-    KindFixture(
         "aws:iam/instanceProfile:InstanceProfile",
         inputs=lambda _world: {"name": fresh("profile")},
         changes=lambda world: {"role": services.role_name(world)},

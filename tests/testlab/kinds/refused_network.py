@@ -4,12 +4,10 @@ from typing import Any
 
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.kinds.transit_routes import pair
-from tests.testlab.kinds.links import ssh_from, vpn
+from tests.testlab.kinds.links import vpn
 from tests.testlab.kinds.names import made_endpoint, made_rule
 from tests.testlab.kinds.network import NETWORK
 from tests.testlab.kinds.world import Given, World
-
-DEFAULT_ROUTE = {"cidrBlock": "0.0.0.0/0"}
 
 
 def foreign_gateway(world: World) -> dict[str, Any]:
@@ -23,6 +21,20 @@ def foreign_group(world: World) -> dict[str, Any]:
     """Return a security group of another VPC as source."""
     params = {"GroupName": "far", "Description": "far", "VpcId": world.far_vpc}
     return {"cidrIpv4": None, "referencedSecurityGroupId": world.create("create_security_group", "GroupId", **params)}
+
+
+def same_rule(world: World) -> dict[str, Any]:
+    """Return a rule that the group has."""
+    rule = {"securityGroupId": world.group, "ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "cidrIpv4": "10.0.0.0/8"}
+    KINDS["aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"].create(world.aws, rule)
+    return rule
+
+
+def pending_peering(world: World) -> dict[str, Any]:
+    """Return a peering that the other side has not accepted."""
+    path = "VpcPeeringConnection.VpcPeeringConnectionId"
+    ident = world.create("create_vpc_peering_connection", path, VpcId=world.far_vpc, PeerVpcId=world.vpc)
+    return {"vpcPeeringConnectionId": ident}
 
 
 def crowded_zone(world: World) -> dict[str, Any]:
@@ -110,7 +122,7 @@ NETWORK_CALLS: tuple[tuple[str, Given, str], ...] = (
     ("NatGateway", {"subnetId": "subnet-0"}, "InvalidSubnetID.NotFound"),
     ("NatGateway", {"allocationId": "eipalloc-0"}, "InvalidAllocationID.NotFound"),
     ("NatGateway", used_address, "Resource.AlreadyAssociated"),
-    ("RouteTable", {"routes": [{**DEFAULT_ROUTE, "natGatewayId": "nat-0"}]}, "InvalidNatGatewayID.NotFound"),
+    ("Route", {"gatewayId": None, "natGatewayId": "nat-0"}, "InvalidNatGatewayID.NotFound"),
     ("Route", {"routeTableId": "rtb-0"}, "InvalidRouteTableID.NotFound"),
     ("Route", {"gatewayId": "gate-0"}, "InvalidGatewayID.NotFound"),
     ("Route", {"destinationCidrBlock": "10.20.0.0/16"}, "RouteAlreadyExists"),
@@ -131,17 +143,7 @@ NETWORK_CALLS: tuple[tuple[str, Given, str], ...] = (
     ("Interface", lambda world: {"vpcId": world.far_vpc}, "InvalidParameter"),
     ("SecurityGroup", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
     ("SecurityGroup", lambda world: {"name": world.group and "nodes"}, "InvalidGroup.Duplicate"),
-    (
-        "SecurityGroup",
-        {"ingress": [{**ssh_from("10.0.0.0/8"), "securityGroups": ["sg-0"]}]},
-        "InvalidGroup.NotFound",
-    ),
-    (
-        "SecurityGroup",
-        {"egress": [{**ssh_from("10.0.0.0/8"), "prefixListIds": ["pl-0"]}]},
-        "InvalidPrefixListID.NotFound",
-    ),
-    ("SecurityGroup", {"ingress": [ssh_from("10.0.0.0/8")] * 2}, "InvalidPermission.Duplicate"),
+    ("SecurityGroupIngressRule", same_rule, "InvalidPermission.Duplicate"),
     (
         "SecurityGroupIngressRule",
         {"cidrIpv4": None, "referencedSecurityGroupId": "sg-0"},
@@ -151,7 +153,7 @@ NETWORK_CALLS: tuple[tuple[str, Given, str], ...] = (
     ("NetworkInterface", {"privateIps": ["10.20.1.10"]}, "InvalidParameterValue"),
     ("NetworkInterface", {"securityGroups": ["sg-0"]}, "InvalidGroup.NotFound"),
     ("VpcPeeringConnection", lambda world: {"peerVpcId": world.vpc}, "failed"),
-    ("VpcPeeringConnection", {"requester": {"allowRemoteVpcDnsResolution": True}}, "OperationNotPermitted"),
+    ("PeeringConnectionOptions", pending_peering, "OperationNotPermitted"),
     ("VpnGateway", {"vpcId": "vpc-0"}, "InvalidVpcID.NotFound"),
     ("VpnGateway", lambda world: {"vpcId": world.vpn_gateway and world.vpc}, "VpnGatewayLimitExceeded"),
     ("VpnConnection", {"customerGatewayId": "cgw-0"}, "InvalidCustomerGatewayID.NotFound"),
@@ -160,7 +162,6 @@ NETWORK_CALLS: tuple[tuple[str, Given, str], ...] = (
     ("VpnConnection", {"tunnel1LogOptions": UNKNOWN_LOG_GROUP}, "InvalidParameterValue"),
     ("FlowLog", {"vpcId": "vpc-0123456789abcdef0"}, "InvalidVpcID.NotFound"),
     ("FlowLog", {"iamRoleArn": "arn:aws:iam::111122223333:role/nobody"}, "InvalidParameter"),
-    ("FlowLog", {"logDestinationType": "s3", "logDestination": "arn:aws:s3:::nowhere"}, "400"),
     ("ResolverEndpoint", {"securityGroupIds": ["sg-0"]}, "InvalidGroup.NotFound"),
     ("ResolverEndpoint", lambda world: {"securityGroupIds": [far_group(world)]}, "InvalidRequestException"),
     ("ResolverEndpoint", lambda world: two_addresses(world, "10.20.0.2"), "InvalidRequestException"),

@@ -148,11 +148,11 @@ STORAGE = (
         inputs=lambda world: {
             "bucket": services.bucket(world),
             "rules": [
-                {**_EXPIRE, "filter": {"and": {"prefix": "runs/", "tags": {"kind": "scratch"}}}},
+                {**_EXPIRE, "filter": {"prefix": "runs/"}},
                 {**_GIVE_UP, "expiration": {"days": 365}},
             ],
         },
-        changes={"rules": [{**_EXPIRE, "transitions": [{"days": 30, "storageClass": "GLACIER"}]}]},
+        changes={"rules": [{**_EXPIRE, "expiration": {"days": 30}}]},
         read_back=_of_bucket("get_bucket_lifecycle_configuration"),
         not_returned=frozenset({"bucket"}),
     ),
