@@ -40,7 +40,8 @@ def _group(plan: FleetPlan, pools: Sequence[PoolPlan]) -> Facts:
     facts: Facts = {"regions": list(dict.fromkeys(pool.region for pool in pools)), "types": types, "type": types[0]}
     facts |= {"min": spec.nodes.min, "max": spec.nodes.max, "kubernetes": spec.use.is_worker, "jobs": spec.jobs}
     facts["taints"] = list(dict.fromkeys(taint for pool in pools for taint in _taints(plan, pool)))
-    facts |= {"site": "", "image": plan.jobs.images.get(pools[0].group), "spot_price": None, "state": None}
+    rungs = dict.fromkeys(f"{pool.market.value} in {pool.region}" for pool in pools)
+    facts |= {"site": "", "image": plan.jobs.images.get(pools[0].group), "rungs": list(rungs)}
     return {**facts, **_hardware(plan, types[0])}
 
 
@@ -48,19 +49,14 @@ def _site_groups(plan: FleetPlan) -> Iterator[tuple[str, Facts]]:
     """Yield the workers of each site as a group: pods may run on each of them, so none may be closed for jobs."""
     for site in plan.sites:
         machines = [machine for machine in site.machines.values() if machine.spec.is_worker]
-        largest = max(
-            (_machine(plan, site.name, machine) for machine in machines),
-            key=lambda facts: int(facts["gpus"]),
-            default=None,
-        )
-        if largest is None:
-            continue
+        gpus = [(machine.spec.gpus.count, machine.spec.gpus.model) for machine in machines if machine.spec.gpus]
+        count, model = max(gpus, default=(0, None))
         taints = [taint for machine in machines for taint in machine_registration(site, machine).taints]
-        facts = Facts(regions=[], types=[], min=len(machines), max=len(machines), kubernetes=True, site=site.name)
+        facts = Facts(regions=[], types=[], rungs=[], min=len(machines), max=len(machines), kubernetes=True)
         facts |= {"jobs": all(machine.spec.jobs for machine in machines), "taints": list(dict.fromkeys(taints))}
-        facts |= {"gpus": largest["gpus"], "gpu": largest["gpu"], "image": plan.jobs.images.get(site.name)}
-        unknown = ("type", "spot_price", "state", "price", "cpus", "memory_gib", "gpu_memory_gib")
-        yield site.name, facts | dict.fromkeys(unknown)
+        facts |= {"site": site.name, "gpus": count, "gpu": model, "image": plan.jobs.images.get(site.name)}
+        if machines:
+            yield site.name, facts | dict.fromkeys(("type", "price", "cpus", "memory_gib", "gpu_memory_gib"))
 
 
 def _taints(plan: FleetPlan, pool: PoolPlan) -> Sequence[str]:

@@ -9,6 +9,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,8 +21,9 @@ from bedplate.kubernetes.client import ClusterClient
 from bedplate.kubernetes.desired import people_objects, policy_objects, volume_objects
 from bedplate.nodes.invitation import bp_program
 from bedplate.plan.cluster import cluster_plan
-from bedplate.programs.bp.cluster import Api, Cluster, Job, Pods, follow, job_of, secret_of
+from bedplate.programs.bp.cluster import Api, Cluster, Job, follow, job_of, secret_of
 from bedplate.programs.bp.hub import BpError, Settings
+from bedplate.programs.bp.places import Place
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import ARTIFACTS, AgentRun, RunHub
 from tests.testlab.fleets.variants import lab_plan
@@ -32,7 +34,8 @@ from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
 
 UID = lab_plan().accounts.uids["grace"]
 _CASE = CASES["pool"]
-_PLACE = Pods(PYTHON_IMAGE, {"bedplate/group": _CASE.promised.labels["bedplate/group"]}, _CASE.promised.taints)
+_FACTS = {"image": PYTHON_IMAGE, "taints": _CASE.promised.taints, "site": ""}
+_PLACE = Place("cpu", _FACTS, "cpu", {"bedplate/group": _CASE.promised.labels["bedplate/group"]})
 # In place of the agent: it shows what it has, waits for a file or SIGTERM, and ends with a code of its own.
 _AGENT = """
 import json, os, signal, sys, time
@@ -106,7 +109,7 @@ def agent() -> bytes:
     return buffer.getvalue()
 
 
-def start(api: Api, run: Mapping[str, Any], place: Pods = _PLACE) -> None:
+def start(api: Api, run: Mapping[str, Any], place: Place = _PLACE) -> None:
     """Start a run in the cluster."""
     claims = api.claims("")
     job = job_of(run, place, api.cluster, claims)
@@ -211,7 +214,7 @@ def _follow_to_the_end(api: Api, run: str, output: list[bytes]) -> None:
 def test_an_image_without_python_is_said(api: Api) -> None:
     """The sentence names Python, and the key of the fleet file."""
     run = run_of("grace-1127-dry-newt", "true")
-    start(api, run, Pods("localhost/waits:1", _PLACE.selector, _PLACE.taints))
+    start(api, run, replace(_PLACE, facts={**_FACTS, "image": "localhost/waits:1"}))
 
     with pytest.raises(BpError, match="no python3"):
         follow(api, run["id"], lambda _: None, lambda _: None)

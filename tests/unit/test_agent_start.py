@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -137,6 +138,38 @@ def test_a_run_is_started_once_and_followed(machine: Machine, hub: RunHub, tmp_p
     assert {"-pCPUQuota=150%", "-pMemoryMax=1024M", "-pKillMode=mixed", "-pTimeoutStopSec=15"} <= {*words}
     assert "WORD" not in "".join(path.read_text() for path in machine.folder.glob("*") if path.is_file())
     assert machine.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_python_is_that_of_the_machine_and_is_named(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """Debian and Ubuntu have `python3`, and `python` only by a package; the first start says which one it is."""
+    programs = tmp_path / "few"
+    programs.mkdir()
+    (programs / "python3").symlink_to(sys.executable)
+    document = given(hub, tmp_path, "", environment={"PATH": str(programs)})
+    document["command"] = ["python", "-c", "import sys; print(sys.argv[1:])", "a b"]
+
+    first, second = (machine.agent("start", "--follow", given=document) for _ in range(2))
+
+    assert (first.returncode, first.stdout.splitlines()[1]) == (0, "['a b']"), first.stderr
+    assert first.stderr.splitlines()[0] == f"python3 is {programs}/python3: Python {platform.python_version()}"
+    assert "python3 is" not in second.stderr
+    assert f"-EPATH={machine.environment['PATH']}" in (tmp_path / "words").read_text().splitlines()
+
+
+@pytest.mark.parametrize(("program", "name"), [("pyhton", "pyhton"), ("python", "python3")])
+def test_a_program_that_the_machine_lacks_is_refused(
+    program: str, name: str, machine: Machine, hub: RunHub, tmp_path: Path
+) -> None:
+    """Before the start, with its name; a file of the folder is not known yet."""
+    document = given(hub, tmp_path, "", environment={"PATH": str(tmp_path / "none")})
+
+    done = machine.agent("start", "--follow", given={**document, "command": [program, "train.py"]})
+
+    assert (done.returncode, done.stdout) == (204, "")
+    assert f"error: {os.uname().nodename} has no program {name}: install it there, or name a file" in done.stderr
+    assert not machine.folder.exists()
+    script = machine.agent("start", "--follow", given={**document, "command": ["./train.sh"]})
+    assert (script.returncode, "cannot start ./train.sh" in script.stderr) == (127, True), script.stderr
 
 
 def test_two_starts_at_once_are_one(machine: Machine, hub: RunHub, tmp_path: Path) -> None:

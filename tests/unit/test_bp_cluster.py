@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.bp.cluster import Cluster, Pods, exit_code, job_of, secret_of, wait_reason
+from bedplate.programs.bp.cluster import Cluster, exit_code, job_of, secret_of, wait_reason
 from bedplate.programs.bp.hub import BpError
+from bedplate.programs.bp.places import Place
 
 CLUSTER = Cluster("https://api.lab.internal:6443", "PEM", "a-b", 20001, (20001, 30001), "true")
-PODS_OF_GROUP = Pods(
-    "r@sha256:1", {"bedplate/group": "train"}, ("nvidia.com/gpu=present:NoSchedule", "own:NoExecute")
+PODS_OF_GROUP = Place(
+    "train",
+    {"image": "r@sha256:1", "taints": ["nvidia.com/gpu=present:NoSchedule", "own:NoExecute"]},
+    "train",
+    {"bedplate/group": "train"},
 )
 RUN: Mapping[str, Any] = {
     "id": "a_b-1127-brave-otter",

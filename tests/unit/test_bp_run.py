@@ -26,6 +26,7 @@ _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA"
 IMAGE = f"registry.lab.example/torch@sha256:{'1' * 64}"
 _GROUP: Mapping[str, Any] = {
     "site": "",
+    "rungs": ["spot in us-west-2", "on-demand in us-east-1"],
     "kubernetes": False,
     "jobs": True,
     "image": None,
@@ -50,6 +51,7 @@ FLEET = {
     "time": 1,
     "fleet": "lab",
     "domain": "lab.internal",
+    "faults": [],
     "ask_above": 50,
     "for": None,
     "images": {"batch": IMAGE, "cpu": IMAGE.replace("1", "2")},
@@ -59,7 +61,15 @@ FLEET = {
         "spare": _GROUP,
         "train": {**_GROUP, "kubernetes": True},
         "batch": {**_GROUP, "kubernetes": True, "image": IMAGE, "gpus": 16},
-        "cellar": {**_GROUP, "kubernetes": True, "site": "cellar", "gpus": 2, "cpus": None, "memory_gib": None},
+        "cellar": {
+            **_GROUP,
+            "kubernetes": True,
+            "site": "cellar",
+            "rungs": [],
+            "gpus": 2,
+            "cpus": None,
+            "memory_gib": None,
+        },
     },
 }
 # The agent's side of ssh: what `start` is given, and what the program of the run does.
@@ -655,6 +665,21 @@ def test_an_image_is_one_of_the_fleet_or_has_a_digest(
     assert claims == {"cellar-home" if "cellar" in str(selector) else "home"}
 
 
+def test_the_machines_of_a_group_are_said_before_the_start(laptop: Laptop, record: Record) -> None:
+    """Those that run, and the rungs of another one; what fleet.json does not know is unknown."""
+    rungs = "; another one takes minutes: spot in us-west-2, else on-demand in us-east-1\n"
+
+    def line(*words: str) -> str:
+        lines = laptop.bp("run", "--dry-run", "--image", "cpu", *words, "--", "true").stderr.splitlines(keepends=True)
+        return lines[-1]
+
+    assert line("--group", "batch") == f"0 of at most 4 machines run{rungs}"
+    assert line("--group", "cellar") == "1 of at most 4 machines run\n"
+    assert " machines run" not in line("--on", "node-1")
+    record.hub.answer("/fleet.json", {**FLEET, "faults": ["no answer from us-west-2"]})
+    assert line("--group", "batch") == f"an unknown number of at most 4 machines run{rungs}"
+
+
 def test_the_time_of_a_run_is_limited_by_the_fleet(laptop: Laptop, record: Record) -> None:
     """A run that says no time gets the operator's, and none gets more."""
     record.hub.answer("/fleet.json", {**FLEET, "for": "12h"})
@@ -692,14 +717,14 @@ def test_a_command_may_start_its_ranks_itself(words: list[str], launch: str, lap
     ("fleet", "words", "message"),
     [
         ({"machines": {}, "groups": {}}, [], "no machine of this fleet takes runs now\n  fix  ask your operator"),
-        ({"groups": {}}, ["--group", "train"], "no group for runs is named train\n  fix  leave --group out"),
+        ({"groups": {}}, ["--group", "train"], "no group for runs is named train\n  fix  leave the option out"),
         ({"groups": {}}, ["--image", IMAGE], "this fleet takes no image\n  fix  leave --image out"),
         (
             {"groups": {}, "images": {}},
             ["--image", "a"],
             "no image for runs is named a\n  fix  write repository@sha256:",
         ),
-        ({"machines": {}}, ["--on", "titan-03"], "no machine for runs is named titan-03\n  fix  leave --on out"),
+        ({"machines": {}}, ["--on", "titan-03"], "no machine for runs is named titan-03\n  fix  leave the option out"),
         ({"machines": {}}, ["--group", "gpu"], "no machine of gpu takes runs now\n  fix  select another --group"),
     ],
 )

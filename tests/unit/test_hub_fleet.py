@@ -128,7 +128,7 @@ def test_the_plan_says_what_it_knows_of_groups_and_sites() -> None:
     assert group["price"] == plan.catalog.price("g6e.12xlarge")
     assert group["gpu_memory_gib"] > 40
     assert (group["kubernetes"], group["jobs"]) == (True, True)
-    assert (group["spot_price"], group["image"], group["state"]) == (None, None, None)
+    assert (group["image"], group["rungs"][0], len(group["rungs"])) == (None, "spot in us-west-2", 5)
     assert document["groups"]["train"]["image"].startswith("registry.lab.example/torch@sha256:")
     assert group["regions"] == ["us-west-2", "us-east-1", "eu-north-1"]
     machines = document["machines"]

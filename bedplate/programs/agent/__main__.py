@@ -131,7 +131,16 @@ def _boot() -> str:
 
 def _start(base: Path, given: dict[str, Any]) -> Path:
     """Start the unit of a run, and print its name. A run that was started stays as it is."""
-    name = str(given["id"])
+    name, program = str(given["id"]), str(given["command"][0])
+    path = given["environment"].get("PATH", os.environ["PATH"])
+    # Debian and Ubuntu have `python` only by a package.
+    if program == "python" and not shutil.which(program, path=path):
+        program = given["command"][0] = "python3"
+    found = shutil.which(program, path=path)
+    if not found and "/" not in program:
+        raise ValueError(
+            f"{socket.gethostname()} has no program {program}: install it there, or name a file by its path"
+        )
     if not _ID.fullmatch(name):
         raise ValueError(f"{name!r} is no id of a run")
     folder, new, unit = base / name, base / f".{name}.{os.getpid()}", f"bp-{name}"
@@ -148,6 +157,8 @@ def _start(base: Path, given: dict[str, Any]) -> Path:
     except OSError:
         shutil.rmtree(new)
     if not any((folder / name).exists() for name in (STARTED, END)) and not _is_going_on(folder):
+        if found and program.startswith("python"):
+            sys.stderr.write(f"{program} is {found}: {run(found, '--version').text.strip()}\n")
         started = run(*_unit(unit, folder, given))
         # Another start may have been first.
         if started.error and not (folder / END).exists() and not _is_going_on(folder):
@@ -163,6 +174,8 @@ def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
     # The agent itself says why a process was killed for memory, and its program gets SIGTERM from it.
     yield from ("-pOOMPolicy=continue", "-pKillMode=mixed", f"-pExecStopPost={AGENT} end --folder {folder}")
     yield from (f"-pTimeoutStopSec={given['grace'] + 10}", f"-pStandardError=append:{folder}/unit")
+    # As in the session of SSH that has looked for the program.
+    yield f"-EPATH={os.environ['PATH']}"
     if given["cpus"]:
         yield f"-pCPUQuota={100 * given['cpus']:.0f}%"
     if given["memory"]:

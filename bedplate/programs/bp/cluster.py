@@ -17,6 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
 from .hub import ARCHIVE, MISSING, PARTLY, WRONG, BpError, Settings, say, write
+from .places import Place
 
 _LABEL, _SITE, _MOUNT = "bedplate/run", "bedplate/site", "bedplate/mount"
 CONTAINER = "run"
@@ -51,17 +52,7 @@ class Cluster:
     token: str
 
 
-@dataclass(frozen=True)
-class Pods:
-    """Where pods of a run go: labels of their node, the taints that it has, and the site of its stores, if any."""
-
-    image: str
-    selector: Mapping[str, str]
-    taints: Sequence[str] = ()
-    site: str = ""
-
-
-def job_of(run: Mapping[str, Any], pods: Pods, cluster: Cluster, claims: Mapping[str, str]) -> Object:
+def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping[str, str]) -> Object:
     """Return the Job of a run; `claims` are the person's stores that its nodes mount, with their paths."""
     resources = {"cpu": str(run["cpus"]), "memory": f"{run['memory']}Gi"}
     limits = {"nvidia.com/gpu": str(run["gpus"])} if run["gpus"] else {}
@@ -81,7 +72,7 @@ def job_of(run: Mapping[str, Any], pods: Pods, cluster: Cluster, claims: Mapping
     ]
     container = {
         "name": CONTAINER,
-        "image": pods.image,
+        "image": place.facts["image"],
         "command": ["python3", f"{_FOLDER}/agent", "run", "--", *run["command"]],
         "env": [
             *({"name": name, "value": value} for name, value in _environment(run, claims).items()),
@@ -96,8 +87,8 @@ def job_of(run: Mapping[str, Any], pods: Pods, cluster: Cluster, claims: Mapping
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "nodeSelector": pods.selector,
-        "tolerations": [{"key": re.split("[=:]", taint)[0], "operator": "Exists"} for taint in pods.taints],
+        "nodeSelector": place.selector,
+        "tolerations": [{"key": re.split("[=:]", taint)[0], "operator": "Exists"} for taint in place.facts["taints"]],
         "securityContext": {
             "runAsUser": cluster.uid,
             "runAsGroup": cluster.uid,
@@ -297,14 +288,14 @@ class NotRunningError(BpError):
 class Job:
     """A run in the cluster, with the methods of an agent on a machine."""
 
-    def __init__(self, settings: Settings, pods: Pods, program: Path, *, is_followed: bool) -> None:
-        self._api, self._where, self._is_followed = api_of(settings), pods, is_followed
+    def __init__(self, settings: Settings, place: Place, program: Path, *, is_followed: bool) -> None:
+        self._api, self._where, self._is_followed = api_of(settings), place, is_followed
         self._agent = agent_of(program)
 
     def run(self, document: Mapping[str, Any], _: object) -> int:
         """Start a run, print its output until it ends, and return the exit code; 0 at once if nobody follows it."""
         api, run = self._api, str(document["id"])
-        job = job_of(document, self._where, api.cluster, api.claims(self._where.site))
+        job = job_of(document, self._where, api.cluster, api.claims(self._where.facts["site"]))
         api.start(job, lambda uid: secret_of(document, self._agent, uid))
         try:
             return follow(api, run, write, say) if self._is_followed else 0

@@ -25,17 +25,12 @@ class Place:
     """Empty for a machine of a site; for nodes there, the site."""
     selector: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def gpus(self) -> int:
-        """The GPUs of a machine: what is unknown is not enough."""
-        return self.facts["gpus"] or 0
-
     def shares(self, run: Mapping[str, Any]) -> Mapping[str, int]:
         """Return the CPUs and GiB of a pod for what its run has not set: as large a part as that of the GPUs."""
         of_machine = {"cpus": self.facts["cpus"], "memory": self.facts["memory_gib"]}
         if run["gpus"] and any(of_machine[name] is None and not run[name] for name in _SMALL):
             raise BpError(f"the CPUs and memory of {self.name} are unknown", "add --cpus N --memory N", WRONG)
-        part = run["gpus"] / (self.gpus or 1)
+        part = run["gpus"] / (self.facts["gpus"] or 1)
         wanted = {name: int(part * _FOR_PODS * (of_machine[name] or 0)) for name in _SMALL}
         return {name: run[name] or max(wanted[name], least) for name, least in _SMALL.items()}
 
@@ -44,8 +39,9 @@ def choose_place(fleet: Mapping[str, Any], name: str, group: str, gpus: int, ima
     """Return the place of a run by `fleet.json`. Raises BpError if there is none, with the nearest right value."""
     if image and not _REFERENCE.fullmatch(image):
         image = fleet["images"].get(image) or _refuse("image", image, fleet["images"], "repository@sha256:DIGEST")
-    groups = {key: {**facts, "image": image or facts["image"]} for key, facts in fleet["groups"].items()}
-    groups = {key: facts for key, facts in groups.items() if facts["jobs"]}
+    groups = {
+        key: {**facts, "image": image or facts["image"]} for key, facts in fleet["groups"].items() if facts["jobs"]
+    }
     if group and group not in groups:
         _refuse("group", group, groups)
     places = [place for place in _places(fleet["machines"], groups) if not group or place.group == group]
@@ -58,12 +54,24 @@ def choose_place(fleet: Mapping[str, Any], name: str, group: str, gpus: int, ima
     fitting = [place for place in places if (place.facts["image"] if place.selector else not image)]
     if not fitting:
         raise _nothing_fits(places, name or group or "this fleet", image, groups)
-    largest = max(fitting, key=lambda place: place.gpus)
-    if largest.gpus < gpus:
-        raise BpError(f"no machine has {gpus} GPUs", f"at most {largest.gpus}, on {largest.name}", WRONG)
-    enough = (place for place in fitting if place.gpus >= gpus)
-    # Of equal places, a machine that runs is first.
-    return min(enough, key=lambda place: (place.gpus, bool(place.selector), place.facts["price"] or 0))
+    # What is unknown is not enough. Of equal places, a machine that runs is first.
+    fitting.sort(key=lambda place: (place.facts["gpus"] or 0, bool(place.selector), place.facts["price"] or 0))
+    largest = fitting[-1].facts["gpus"] or 0
+    if largest < gpus:
+        raise BpError(f"no machine has {gpus} GPUs", f"at most {largest}, on {fitting[-1].name}", WRONG)
+    return next(place for place in fitting if (place.facts["gpus"] or 0) >= gpus)
+
+
+def wait_line(fleet: Mapping[str, Any], place: Place) -> str:
+    """Return which machines of a group run, and what another one would be; empty for a machine."""
+    if place.name not in fleet["groups"]:
+        return ""
+    running = sum(
+        not facts["ssh"] and place.name in {facts["group"], facts["place"]} for facts in fleet["machines"].values()
+    )
+    count = running if fleet["time"] and not fleet["faults"] else "an unknown number"
+    new = "; another one takes minutes: " if place.facts["rungs"] else ""
+    return f"{count} of at most {place.facts['max']} machines run{new}{', else '.join(place.facts['rungs'])}"
 
 
 def _places(machines: Mapping[str, Any], groups: Mapping[str, Any]) -> Iterator[Place]:
@@ -102,5 +110,4 @@ def _nothing_fits(places: Sequence[Place], where: str, image: str, groups: Mappi
 def _refuse(kind: str, name: str, names: Collection[str], *forms: str) -> Any:  # noqa: ANN401  nothing
     """Raise BpError for an unknown name, with the nearest ones."""
     near = " or ".join([*(get_close_matches(name, names, 1) or sorted(names)[:5]), *forms])
-    option = "on" if kind == "machine" else kind
-    raise BpError(f"no {kind} for runs is named {name}", f"write {near}" if near else f"leave --{option} out", WRONG)
+    raise BpError(f"no {kind} for runs is named {name}", f"write {near}" if near else "leave the option out", WRONG)

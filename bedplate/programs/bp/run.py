@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from .hub import PARTLY, WRONG, BpError, Hub, say
 from .machine import Agent
-from .places import Place, choose_place
+from .places import Place, choose_place, wait_line
 from .records import create_run, end_run, find_run, has_run_ended
 from .snapshot import Snapshot, listed, open_shadow, pack_name
 
@@ -111,6 +111,7 @@ def start_code(
     document |= place.shares(document) if place.selector else {"machine": place.name}
     cost = (place.facts["price"] or 0) * document["for"] / 3_600
     say(*_plan_lines(place, cost, snapshot, sum(pack.stat().st_size for pack in code.new.values())))
+    say(*filter(None, [wait_line(fleet, place)]))
     if options.dry_run:
         return 0
     if not options.y and fleet["ask_above"] is not None and cost > fleet["ask_above"]:
@@ -152,10 +153,9 @@ def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, "Job"]:
     if not place.selector:
         return Agent(hub, place.name, "start", *(["--follow"] if is_followed else []))
     # Slow to import, and of no use on machines.
-    from .cluster import Job, Pods  # noqa: PLC0415
+    from .cluster import Job  # noqa: PLC0415
 
-    pods = Pods(place.facts["image"], place.selector, place.facts["taints"], place.facts["site"])
-    return Job(hub.settings, pods, Path(sys.argv[0]), is_followed=is_followed)
+    return Job(hub.settings, place, Path(sys.argv[0]), is_followed=is_followed)
 
 
 def _follow(hub: Hub, agent: Union[Agent, "Job"], document: Mapping[str, Any]) -> int:
