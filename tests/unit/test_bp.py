@@ -110,7 +110,9 @@ def test_runs_are_listed_by_what_is_asked_for(
 
 def test_a_text_is_looked_for_in_name_command_and_cause(laptop: Laptop, hub: FakeHub) -> None:
     """Its wildcards are plain characters. A run is listed once, and the newest ones of all three are first."""
-    hub.answer(f"{API}runs/search", {"runs": [_run(), _run("ada-1127-old-otter", "f" * 32)]})
+    old = _run("ada-1127-old-otter", "f" * 32)
+    old["info"]["start_time"] -= 1000
+    hub.answer(f"{API}runs/search", {"runs": [old, _run()]})
 
     done = laptop.bp("runs", "--text", "lr_0.1 -- 50%", "--all", "-n", "1")
 

@@ -1,7 +1,6 @@
 """`bp gpus`: what machines and the cluster say about their GPUs, and a shell that has some."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ def _run(name: str, status: str = "RUNNING", **tags: str) -> dict[str, Any]:
     info = {"run_id": name.encode().hex().ljust(32, "0")[:32], "run_name": name, "status": status}
     known = {"owner": "grace", "state": "running", **tags}
     return {
-        "info": {**info, "start_time": int(time.time() * 1000)},
+        "info": {**info, "start_time": 1_795_798_183_994},
         "data": {"tags": [{"key": f"bedplate.{key}", "value": value} for key, value in known.items()]},
     }
 

@@ -365,19 +365,22 @@ def test_the_stacks_of_a_run_are_those_of_its_python_processes(laptop: Laptop, r
     laptop.ssh_answers(f'PATH={tools}:$PATH; cd() {{ :; }}; for last; do :; done; eval "$last"')
     lacks = laptop.bp("attach", name, "--stack")
     tools.mkdir()
-    (tools / "py-spy").write_text("#!/bin/sh\necho $*\n")
+    (tools / "py-spy").write_text("#!/bin/sh\necho $*\n[ ! -e $0.refused ]\n")
     (tools / "py-spy").chmod(0o755)
 
     without = laptop.bp("attach", name, "--stack")
     with subprocess.Popen(["sleep", "60"], env=environment) as other:
         with subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE) as program:
             done = laptop.bp("attach", name, "--stack")
+            (tools / "py-spy.refused").touch()
+            refused = laptop.bp("attach", name, "--stack")
             program.kill()
         other.kill()
 
     assert (lacks.returncode, "install it by pipx" in lacks.stderr) == (4, True), lacks.stderr
-    assert (without.returncode, "no process of the run is one of Python" in without.stderr) == (4, True)
+    assert (without.returncode, "shows no Python process of the run" in without.stderr) == (4, True)
     assert (done.returncode, done.stdout) == (0, f"dump --pid {program.pid}\n"), done.stderr
+    assert refused.returncode == 4
 
 
 def test_a_run_is_repeated_by_its_record(laptop: Laptop, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,9 @@ _FORMS = {
 _STACKS = r"""PATH=$PATH:$HOME/.local/bin
 command -v py-spy >/dev/null || { echo 'error: py-spy is missing: install it by pipx, or in the image' >&2; exit 4; }
 for pid in $(grep -lsz "^BEDPLATE_RUN=$1\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx 1); do
-  case $(readlink "/proc/$pid/exe") in *python*) found=1 && py-spy dump --pid "$pid" ;; esac
+  case $(readlink "/proc/$pid/exe") in *python*) py-spy dump --pid "$pid" && found=1 ;; esac
 done
-[ "$found" ] || { echo 'error: no process of the run is one of Python' >&2; exit 4; }"""
+[ "$found" ] || { echo 'error: py-spy shows no Python process of the run' >&2; exit 4; }"""
 
 
 def act(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
