@@ -19,7 +19,7 @@ from lightkube import codecs
 from lightkube import operators as op
 from lightkube.core.resource_registry import resource_registry
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap, PersistentVolume, Pod, ResourceQuota
+from lightkube.resources.core_v1 import ConfigMap, PersistentVolume, Pod, ResourceQuota, Secret
 
 from bedplate.errors import BedplateError, PartialError
 from bedplate.foreign import LARGE, parse_json
@@ -137,7 +137,7 @@ def delete_objects(cluster: ClusterClient, keys: Sequence[Key]) -> tuple[Key, ..
 
 
 def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True) -> None:
-    """Let nothing start in a namespace any more, and end its pods: whatever creates them, the quota refuses new ones.
+    """Let nothing start in a namespace any more, by its quota, and end its pods and Secrets.
 
     Raises PartialError if the quota does not apply in time.
     """
@@ -151,6 +151,7 @@ def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True
         cluster.call(
             f"end the pods of {name}", lambda api: api.deletecollection(Pod, namespace=name, grace_period=_END)
         )
+        cluster.call(f"delete the Secrets of {name}", lambda api: api.deletecollection(Secret, namespace=name))
 
 
 def _is_closed(cluster: ClusterClient, name: str) -> bool:

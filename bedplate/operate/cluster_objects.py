@@ -120,5 +120,5 @@ def remove_person(operator: Operator, plan: FleetPlan, name: str, *, keeps_pods:
     for key in delete_objects(client, (account, owner)):
         operator.show([f"deleted {key}: the cluster refuses the tokens of {name}"])
     close_namespace(client, label, ends_pods=not keeps_pods)
-    ended = "their pods run until they end" if keeps_pods else "their pods are ended"
+    ended = "their pods run until they end" if keeps_pods else "their pods and Secrets are deleted"
     operator.show([f"closed Namespace {label}: nothing starts there, and {ended}"])

@@ -176,6 +176,8 @@ class Connection:
             timer.start()
         try:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            if request.method == "PATCH":
+                headers["Content-Type"] = "application/apply-patch+yaml"
             headers["Content-Length"] = str(request.body.seek(0, os.SEEK_END))
             request.body.seek(0)
             # A hub that refuses a body may answer, and read no more of it.

@@ -146,6 +146,13 @@ _END_SESSIONS = (
 )
 
 
+# Those of `bp secret`, by the rights of their person: root may have none on a file server, which may be down.
+_END_SECRETS = (
+    "timeout --signal=KILL 10 setpriv --reuid={uid} --regid={uid} --clear-groups "
+    "rm -rf /home/{name}/.config/bedplate/secrets || true"
+)
+
+
 def account_changes(accounts: Accounts, state: AccountState) -> Iterator[PendingChange]:
     """Yield the changes of groups and accounts; groups first."""
     for group, gid in {**accounts.uids, **accounts.groups}.items():
@@ -154,7 +161,7 @@ def account_changes(accounts: Accounts, state: AccountState) -> Iterator[Pending
     for person in accounts.people:
         yield from _change_account(person, state)
     for name, uid in accounts.departed.items():
-        yield from _lock_account(name, uid, state)
+        yield from _lock_account(name, uid, state, (_END_SECRETS.format(name=name, uid=uid),))
     yield from _lock_root(state)
     yield from _change_members(accounts, state)
 
@@ -234,10 +241,10 @@ def _usermod_options(person: Account, login: Login) -> Iterator[str]:
         yield "--expiredate ''"
 
 
-def _lock_account(name: str, uid: int, state: AccountState) -> Iterator[PendingChange]:
+def _lock_account(name: str, uid: int, state: AccountState, others: Sequence[str] = ()) -> Iterator[PendingChange]:
     login = state.logins.get(name)
     if login and login.uid == uid and (commands := lock_commands(login)):
-        yield PendingChange(f"Lock account {name}", commands)
+        yield PendingChange(f"Lock account {name}", (*commands, *others))
 
 
 def _lock_root(state: AccountState) -> Iterator[PendingChange]:

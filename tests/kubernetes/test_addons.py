@@ -144,6 +144,7 @@ def test_the_work_of_a_removed_person_ends(control_plane: ControlPlane, cluster:
 
     assert wait_until(lambda: len(pods()) == 2)
     before = pods()
+    control_plane.kubectl("create", "secret", "generic", "bedplate-secrets", "-n", "leaver", "--from-literal=KEY=value")
 
     close_namespace(cluster, "leaver", ends_pods=False)
     control_plane.kubectl("scale", "deployment/d", "-n", "leaver", "--replicas=9")
@@ -152,6 +153,7 @@ def test_the_work_of_a_removed_person_ends(control_plane: ControlPlane, cluster:
     close_namespace(cluster, "leaver")
     assert wait_until(lambda: not pods())
     assert not wait_until(pods, 5)
+    assert not control_plane.kubectl("get", "secrets", "-n", "leaver", "--output", "name")
     control_plane.kubectl("delete", "namespace", "leaver", "--wait=false")
 
 

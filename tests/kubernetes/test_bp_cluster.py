@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -157,6 +158,24 @@ def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.C
         assert hub.files[f"{ARTIFACTS}/output/file"] == b"s3cret-1\n"
         assert hub.log() == b'from the code\n{"lr": "1"}'
         hub.shutdown()
+
+
+def test_secrets_are_in_the_namespace_until_removed(api: Api, running: Running) -> None:
+    """Each has its own time; a second value replaces the first, and the others stay."""
+    assert api.secrets({"HF_TOKEN": "first"}) == {}
+    api.secrets({"wandb-key": "s3cret\n"})
+    api.secrets({"HF_TOKEN": "second"})
+
+    found = api.secrets({})
+
+    assert {name: value for name, (_, value) in found.items()} == {"HF_TOKEN": "second", "wandb-key": "s3cret\n"}
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT[\d:]{8}Z", at) for at, _ in found.values())
+    kept = json.loads(running.kubectl("get", "secret", "bedplate-secrets", "-n", "grace", "-o=json"))
+    assert {*kept["data"]} == {*found}
+    api.secrets({"HF_TOKEN": ""})
+    assert [*api.secrets({})] == ["wandb-key"]
+    api.secrets({"HF_TOKEN": "", "wandb-key": ""})
+    assert api.secrets({}) == {}
 
 
 def test_a_run_ends_when_its_person_stops_it(api: Api, running: Running) -> None:

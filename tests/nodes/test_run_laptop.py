@@ -125,3 +125,25 @@ def test_ctrl_c_and_a_killed_ssh_leave_the_run_alone(node: Node, laptop: Laptop,
     until(
         lambda: "bp-" not in node.run("ls /run/user/20077/systemd/transient 2>/dev/null || true"), 30, "a unit is left"
     )
+
+
+def test_a_secret_is_for_its_program_only(node: Node, laptop: Laptop, record: Record) -> None:
+    """A file of the home has it, and its environment; no list of processes, journal or folder of a run does."""
+    said = laptop.bp("secret", "set", "HF_TOKEN", text="s3cret-value\n").stdout
+    node.run("rm -f ~runner/go")
+    script = 'echo "ready ${#KEY}"; while [ ! -e ~/go ]; do sleep 0.1; done'
+    process = laptop.start("run", "--on", "titan-03", "--secret", "HF_TOKEN=KEY", "--", "sh", "-c", script)
+    assert process.stdout
+    assert process.stdout.readline() == "ready 12\n", process.communicate()
+
+    seen = node.run(
+        "ps axww; journalctl --no-pager --quiet; grep -rs s3cre[t] /var/cache/bedplate /run/user /var/log || true"
+    )
+    modes = node.run("stat -c %a ~runner/.config/bedplate/secrets ~runner/.config/bedplate/secrets/HF_TOKEN")
+    node.run("touch ~runner/go")
+    output, errors = process.communicate(timeout=60)
+
+    assert f"{NAME}\n  HF_TOKEN is set\n" in said
+    assert modes.split() == ["700", "600"]
+    assert "s3cret" not in seen + output + errors + json.dumps(record.runs)
+    assert process.returncode == 0, errors

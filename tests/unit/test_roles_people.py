@@ -80,7 +80,10 @@ def test_an_account_is_locked_before_its_processes_end(system: Recorded) -> None
         "keyed:eve",
     )
 
-    names = [name for name in play_people(system, lines).names if "eve" in name]
+    played = play_people(system, lines)
+
+    names = [name for name in played.names if "eve" in name]
+    assert any("--reuid=20002" in line and "rm -rf /home/eve/.config/" in line for line in played.commands)
 
     assert names == [
         "Remove keys of eve",

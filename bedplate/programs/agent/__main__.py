@@ -6,6 +6,7 @@ end                      write the ends of runs of former boots, and those that 
 start [--follow [BYTE]]  start the run that stdin has as JSON, once; print its output from a byte on
 follow RUN [RANK [BYTE]] print the output of a run from a byte on; exit as its program
 stop RUN [--now]         stop a run: its program gets SIGTERM, and its time to end, or none
+secrets                  print the secrets of this account as JSON, then change them as stdin says
 """
 
 import json
@@ -33,7 +34,7 @@ _GOING_ON = {"active", "activating", "deactivating", "reloading"}
 def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = Path("/var/cache/bedplate/runs")) -> int:
     """Run a command; return the exit code."""
     command, *rest = [*words, "", ""]
-    if command not in {"run", "end", "start", "follow", "stop"}:
+    if command not in {"run", "end", "start", "follow", "stop", "secrets"}:
         sys.stderr.write(f"{__doc__}\n")
         return WRONG_SETTINGS
     own = scratch / _person()
@@ -49,14 +50,15 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
             return _follow(folder, rest[1] or "0", int(words[3]) if words[3:] else 0)
         if command == "stop":
             _stop(folder, is_now="--now" in rest)
+        elif command == "secrets":
+            sys.stdout.write(json.dumps(_secrets(json.load(sys.stdin))) + "\n")
         elif rest[0] == "--folder":
             _end(folder)
         else:
             return _end_cut(base)
-    except KeyError as error:
-        sys.stderr.write(f"error: {error.args[0]} is missing\n")
-    except (ProgramError, HubError, OSError, ValueError, TypeError) as error:
-        sys.stderr.write(f"error: {error}\n")
+    except (ProgramError, HubError, OSError, ValueError, TypeError, KeyError) as error:
+        what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
+        sys.stderr.write(f"error: {what}\n")
     else:
         return 0
     return WRONG_SETTINGS
@@ -98,6 +100,7 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
 def _end(folder: Path) -> None:
     """Write the end of a run whose first process has ended, as systemd says how, unless it has."""
     given = read(folder / "run.json")
+    (folder / "secrets").unlink(missing_ok=True)
     result, status = (os.environ.get(name, "unknown") for name in ("SERVICE_RESULT", "EXIT_STATUS"))
     code, cause = _KILLED, f"the agent ended before its program: {result}, {status}"
     if (folder / STOP).exists():
@@ -220,6 +223,22 @@ def _stop(folder: Path, *, is_now: bool) -> None:
     output("systemctl", "--user", "stop", "--no-block", f"bp-{folder.name}")
     # A unit that is being stopped gets no second signal from `stop`.
     run("systemctl", "--user", "kill", "--kill-who=main", f"bp-{folder.name}")
+
+
+def _secrets(changes: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
+    """Change the secrets of this account, each a file; return time and value of each before. An empty value removes."""
+    folder, found = Path.home() / ".config/bedplate/secrets", {}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A write that was interrupted leaves a name with a dot.
+    for file in folder.glob("[!.]*"):
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(file.stat().st_mtime))
+        found[file.name] = (at, file.read_bytes().decode())
+    for name, value in changes.items():
+        if value:
+            write_text(folder / name, value, 0o600)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    return found
 
 
 if __name__ == "__main__":

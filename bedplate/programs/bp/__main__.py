@@ -12,9 +12,11 @@ from pathlib import Path
 from . import records
 from .doctor import check_lines, checks
 from .gpus import add_options as add_options_of_gpus
-from .gpus import gpu_lines, hold_gpus, read_gpus
-from .hub import MISSING, PARTLY, BpError, Hub, load_settings, printable
+from .gpus import gpu_lines, read_gpus
+from .hub import MISSING, PARTLY, BpError, Hub, answer_lines, load_settings, printable
 from .proxy import Proxy
+from .secret import add_options as add_options_of_secret
+from .secret import change_secrets
 
 _STARTS = {"run", "again"}
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
@@ -84,6 +86,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
     gpus = commands.add_parser("gpus", help="show who has, uses and waits for GPUs", allow_abbrev=False)
     add_options_of_gpus(gpus)
+    add_options_of_secret(commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False))
     for command in (runs, show, doctor, gpus, compare, files):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
     run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
@@ -93,7 +96,8 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
         from .run import add_options  # noqa: PLC0415
 
         add_options(run)
-        add_options(again, ("--on", "--group", "--image", "--for", "--name", "--env", "-d", "--dry-run", "-y"))
+        shared = ("--on", "--group", "--image", "--for", "--name", "--env", "--secret", "-d", "--dry-run", "-y")
+        add_options(again, shared)
     return parser.parse_args(words), program
 
 
@@ -109,16 +113,17 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         return act(hub, options, command)
     document: object
     lines: Iterable[str]
-    if options.command == "gpus" and options.verb:
-        hold_gpus(hub, options.machine, options.gpus, options.time)
     if options.command == "ui":
         return _serve(hub)
     if options.command == "doctor":
         document = results = list(checks(hub))
         lines, status = check_lines(results), 0 if all(result["ok"] for result in results) else MISSING
     elif options.command == "gpus":
-        document = answers = read_gpus(hub, "--json" if options.json else "")
+        document = answers = read_gpus(hub, options)
         lines, status = gpu_lines(answers), PARTLY if "error" in {*chain(*answers["machines"].values())} else 0
+    elif options.command == "secret":
+        document = answers = change_secrets(hub, options.verb, options.names)
+        lines, status = answer_lines(answers), PARTLY if "error" in {*chain(*answers.values())} else 0
     elif options.command == "show":
         document = run = records.find_run(hub, options.run)
         lines = records.show_lines(run, hub.now)

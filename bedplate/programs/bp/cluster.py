@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from .places import Place
 _LABEL, _SITE, _MOUNT = "bedplate/run", "bedplate/site", "bedplate/mount"
 CONTAINER = "run"
 """The container of a run's pod."""
-_FOLDER, _WORK, _SECRET = "/run/bedplate/run", "/bedplate", "run"
+_FOLDER, _WORK, _SECRET, _OWN = "/run/bedplate/run", "/bedplate", "run", "bedplate-secrets"
 # Seconds: an ended Job is kept so that `kubectl` shows it, too; quota allows 500.
 _KEPT, _TOKEN_TIMEOUT, _SILENCE = 86_400, 60, 120.0
 _POLL, _LONGEST_POLL, _FIRST_POLLS = 0.3, 5.0, 5
@@ -204,6 +204,19 @@ class Api(Connection):
             with suppress(BpError):
                 return self.call(f"{path}/{item['metadata']['name']}")
         return None
+
+    def secrets(self, changes: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
+        """Return time and value of the person's secrets before these changes; an empty value removes one."""
+        path, facts = f"{self._secrets}/{_OWN}", dict[str, Any]()
+        with _absent():
+            facts = self.call(path)
+        for name, value in changes.items():
+            # Each name is a manager of its own: the server keeps its time, and removes what it declares no more.
+            data = {name: b64encode(value.encode()).decode()} if value else {}
+            item = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _OWN}, "data": data}
+            self.call(f"{path}?fieldManager={name}&force=true", item, method="PATCH")
+        times = {entry["manager"]: entry["time"] for entry in facts.get("metadata", {}).get("managedFields", ())}
+        return {name: (times.get(name, ""), b64decode(value).decode()) for name, value in facts.get("data", {}).items()}
 
     def pod(self, run: str) -> Object:
         """Return the newest pod of a run; empty before there is one."""

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from ..connection import AWAY, CERTIFICATE, CLOCK, FILE, REFUSED, Connection, Hu
 WRONG, MISSING, HELD, PARTLY = 2, 4, 5, 6
 """Exit codes: wrong input; what bp needs is missing or does not answer; another process has it; partly done."""
 # Seconds: after the second, the last copy of `fleet.json` is as good.
-_SSH_TIMEOUT, _COPY_TIMEOUT, _SCHEMA = 60, 5.0, 1
+_SSH_TIMEOUT, _COPY_TIMEOUT, _SCHEMA, _AT_ONCE = 60, 5.0, 1, 8
 # Seconds: a token is valid for an hour. A wrong clock of the laptop measures its age as well as a right one.
 _TOKEN_LIFE = 3_300
 _TOKEN = re.compile(r"[0-9]{1,10}\.[0-9]{1,12}\.[a-z0-9:_-]{1,90}\.[A-Za-z0-9_-]{1,90}")
@@ -151,6 +152,14 @@ class Hub(Connection):
         host = ("-o", f"HostKeyAlias={name}.{domain}", "-o", f"HostName={machine['address']}")
         return (*_trusting(keys), "-o", "StrictHostKeyChecking=yes", *host, "-l", self.settings.person, name)
 
+    def ask(self, name: str, command: str, text: str = "") -> str:
+        """Return what a command on a machine prints for a text; ssh asks the person nothing. Raises BpError."""
+        options = (*SSH_OPTIONS.split(), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+        status, output, errors = _run_ssh(("ssh", *options, *self.ssh_words(name), command), text)
+        if status:
+            raise BpError(errors.splitlines()[-1] if errors else f"status {status}")
+        return output
+
     def run_token(self, run: str) -> str:
         """Return the token of a run by its id in MLflow."""
         return self._ask_token(f"run:{run}")
@@ -160,16 +169,8 @@ class Hub(Connection):
         folder = self.settings.folder
         words = ("-F", str(folder / "bp.config"), *_trusting(folder / "known_hosts"), *SSH_OPTIONS.split())
         command = ("ssh", *words, self.settings.node, "bp-token", *scope)
-        try:
-            done = subprocess.run(  # noqa: S603  the hub of the archive
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SSH_TIMEOUT, check=False
-            )
-        except OSError as error:
-            raise BpError(f"cannot run ssh: {error.strerror}", "install OpenSSH 8.5 or newer") from None
-        except subprocess.TimeoutExpired:
-            raise BpError(f"no token from ssh within {_SSH_TIMEOUT} s", _VPN) from None
-        token, errors = (output.decode(errors="replace").strip() for output in (done.stdout, done.stderr))
-        if done.returncode == 0 and _TOKEN.fullmatch(token):
+        status, token, errors = _run_ssh(command)
+        if status == 0 and _TOKEN.fullmatch(token):
             return token
         for pattern, what, fix in _SSH_ERRORS:
             if re.search(pattern, errors):
@@ -189,6 +190,40 @@ class Hub(Connection):
             raise
         except OSError:
             raise BpError(f"the hub does not answer at {self.address}", _VPN) from None
+
+
+def ask_all(places: Sequence[str], ask: Callable[[str], Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """Return what each place answers, eight at once, or its `error`."""
+
+    def answer(place: str) -> Mapping[str, Any]:
+        try:
+            return ask(place)
+        except (BpError, LookupError, ValueError, TypeError) as error:
+            return {"error": str(error)}
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(places, pool.map(answer, places)))
+
+
+def answer_lines(answers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the places with the `lines` that each has answered, or its `error`."""
+    for name, answer in answers.items():
+        yield f"{name}: {answer['error']}" if "error" in answer else name
+        yield from (f"  {line}" for line in answer.get("lines", ()))
+
+
+def _run_ssh(command: Sequence[str], text: str = "") -> tuple[int, str, str]:
+    """Return the exit status of an ssh that gets a text, its output and its errors. Raises BpError."""
+    try:
+        done = subprocess.run(  # noqa: S603  a machine of the fleet
+            command, input=text.encode(), capture_output=True, timeout=_SSH_TIMEOUT, check=False
+        )
+    except OSError as error:
+        raise BpError(f"cannot run ssh: {error.strerror}", "install OpenSSH 8.5 or newer") from None
+    except subprocess.TimeoutExpired:
+        raise BpError(f"no answer by ssh within {_SSH_TIMEOUT} s", _VPN) from None
+    output, errors = (stream.decode(errors="replace").strip() for stream in (done.stdout, done.stderr))
+    return done.returncode, output, errors
 
 
 def _trusting(keys: Path) -> Sequence[str]:

@@ -83,7 +83,4 @@ class Agent:
 
     def _open(self, *words: str) -> None:
         pipe = subprocess.PIPE
-        try:
-            self.process: Any = subprocess.Popen((*self._command, *words), stdin=pipe, stdout=pipe)  # noqa: S603
-        except OSError as error:
-            raise BpError(f"cannot run ssh: {error.strerror}", "install OpenSSH 8.5 or newer") from None
+        self.process: Any = subprocess.Popen((*self._command, *words), stdin=pipe, stdout=pipe)  # noqa: S603

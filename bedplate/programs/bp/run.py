@@ -18,6 +18,7 @@ from .hub import PARTLY, WRONG, BpError, Hub, say
 from .machine import Agent
 from .places import Place, choose_place, wait_line
 from .records import create_run, end_run, find_run, has_run_ended
+from .secret import NAME, read_secrets
 from .snapshot import Snapshot, listed, open_shadow, pack_name
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ _TIME, _LONGEST_TIME = "24h", "59d"
 # Programs that start ranks themselves.
 _LAUNCHERS = {"torchrun", "mpirun"}
 _NUMBER, _VALUE, _OWN = "[0-9]{1,4}", "[A-Za-z_][A-Za-z0-9_]{0,200}=.{0,5000}", "BEDPLATE_|MLFLOW_|CUDA_V"
+# Capitals: a value that is written here by mistake reaches no record.
+SECRET = f"(?!{_OWN}){NAME}|{NAME}=(?!{_OWN})[A-Z_][A-Z0-9_]{{0,200}}"
+"""The form of a secret of a run: its name, and that of its variable."""
 # Each option with the name of its value, what that must be, and its default; a flag has none of them.
 _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--on", "MACHINE", ".*", "", "this machine"),
@@ -45,6 +49,7 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--name", "NAME", "[a-z0-9][a-z0-9-]{0,59}|", "", "the end of its name; default: two words"),
     ("--param", "K=V", _VALUE, [], "a parameter, which the record has; several times"),
     ("--env", "K=V", f"(?!{_OWN}){_VALUE}", [], "a variable, which the record has not; several times"),
+    ("--secret", "NAME", SECRET, [], "a secret as a variable; NAME=VARIABLE: as another one; several times"),
     ("--include", "FILE", ".+", [], "send a file that is ignored, or named as a secret; several times"),
     ("-d", "", "", False, "do not wait for the end"),
     ("--dry-run", "", "", False, "say where and what, and start nothing"),
@@ -107,6 +112,8 @@ def start_code(
     """Start a run of code, and follow it; return the exit code of its program."""
     snapshot, run = code.snapshot, dict[str, Any]()
     place = choose_place(fleet, options.on, options.group, document["gpus"], options.image)
+    if options.secret:
+        document["secrets"] = read_secrets(hub, "" if place.selector else place.name, options.secret)
     document["for"] = _time_limit(vars(options)["for"], fleet["for"] or "")
     document |= place.shares(document) if place.selector else {"machine": place.name}
     cost = (place.facts["price"] or 0) * document["for"] / 3_600
@@ -126,6 +133,7 @@ def start_code(
             tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for", "launch")}
             tags |= {"command": shlex.join(document["command"]), "nodes": 1}
             tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
+            tags |= {"secrets": " ".join(options.secret)}
             tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
             # A pod waits for a machine, and a unit for GPUs: for as long as that takes, the hub does not miss the run.
             tags |= {"state": "queued"} if place.selector or document["gpus"] else {}

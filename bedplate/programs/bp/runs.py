@@ -18,7 +18,7 @@ from .cluster import api_of, container_of, follow
 from .hub import WRONG, BpError, Hub, printable, say, write
 from .machine import LOST, Agent, ssh_command
 from .records import OUTPUT, change_run, differences, end_run, find_run, has_run_ended, output_files, stored_names
-from .run import Code, read_options, start_code
+from .run import SECRET, Code, read_options, start_code
 from .snapshot import Snapshot, empty_shadow
 from .terminal import attach
 
@@ -37,6 +37,7 @@ _FORMS = {
     "owner": "[a-z_][a-z0-9_-]{0,31}",
     "tree": "[0-9a-f]{40}",
     "base": "[0-9a-f]{40}",
+    "secrets": f"(?:(?:{SECRET})(?: |$))*",
 }
 # Of a pod, the first process is the agent.
 _STACKS = r"""PATH=$PATH:$HOME/.local/bin
@@ -201,7 +202,10 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     needed = sorted({*tags["env"].split()} - {word.partition("=")[0] for word in options.env})
     if needed:
         raise BpError(f"the record has no values of {', '.join(needed)}", "give each by --env NAME=VALUE", WRONG)
-    values = vars(options)
+    values, secrets = vars(options), _tag(run, "secrets").split()
+    if secrets and not options.secret and not _is_own(hub, run):
+        raise BpError(f"its owner has the secrets {', '.join(secrets)}", "give yours by --secret NAME", WRONG)
+    values["secret"] = options.secret or secrets
     if not options.on and not options.group:
         values["group" if tags["group"] else "on"] = tags["group"] or _tag(run, "machine")
         values["image"] = options.image or tags["image"]

@@ -216,7 +216,7 @@ class Shadow:
         _refuse(large, "larger than 50 MB", _DATA)
         allowed = {os.path.normpath(word) for word in include}
         secrets = [name for name in present if _SECRET.fullmatch(name) and not _NO_SECRET.fullmatch(name)]
-        fix = "name it in .gitignore and give values by --env, or allow it by `--include NAME`"
+        fix = "name it in .gitignore, with its values by `bp secret set`, or allow it by `--include NAME`"
         _refuse([name for name in secrets if name not in allowed], "named as a secret", fix)
         made = [found[1] or "." for found in map(_MADE.fullmatch, present) if found]
         _refuse(made, "an environment of Python", "name it in .gitignore")

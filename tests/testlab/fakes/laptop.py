@@ -141,7 +141,7 @@ class _Requests(BaseHTTPRequestHandler):
             self.wfile.write(part)
             sleep(server.pause)
 
-    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815  the names of methods of HTTP
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815  the names of methods of HTTP
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """Return the time of the hub's clock."""
@@ -205,10 +205,10 @@ class Laptop:
             command, env=environment, stdin=pipe, stdout=stdout, stderr=pipe, text=True, start_new_session=True
         )
 
-    def bp(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of bp, which ends without a traceback or a token in its output."""
+    def bp(self, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command of bp with a text as input; it ends without a traceback or a token in its output."""
         process = self.start(*words)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(text, timeout=60)
         assert "Traceback" not in errors, errors
         assert TOKEN not in output + errors
         return subprocess.CompletedProcess(words, process.returncode, output, errors)
