@@ -134,6 +134,7 @@ class AgentRun:
             "for": 3600,
             "grace": 5,
             "attempt": 0,
+            "launch": "",
             "wait": None,
             "environment": {},
             "secrets": {},
