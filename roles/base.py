@@ -257,8 +257,13 @@ def unit_files(role: str, *units: str) -> tuple[ManagedFile, ...]:
 
 def minute_units(name: str, module: str, about: str) -> tuple[ManagedFile, ...]:
     """Return the units that run a module of the bundle every minute."""
-    texts = {kind: render(f"minute.{kind}.j2", module=module, about=about) for kind in ("service", "timer")}
-    return tuple(ManagedFile(f"Write {name}.{kind}", f"{UNITS}/{name}.{kind}", text) for kind, text in texts.items())
+    service = render("minute.service.j2", module=module, about=about)
+    return ManagedFile(f"Write {name}.service", f"{UNITS}/{name}.service", service), minute_timer(name, about)
+
+
+def minute_timer(name: str, about: str) -> ManagedFile:
+    """Return the timer that starts a service every minute."""
+    return ManagedFile(f"Write {name}.timer", f"{UNITS}/{name}.timer", render("minute.timer.j2", about=about))
 
 
 _MARK = "==bedplate== "

@@ -14,7 +14,7 @@ from bedplate.spec.sshkey import PRIVATE_KEY
 
 
 def check_people(context: Context) -> Iterator[Fault]:
-    """Yield faults of people with similar names, keys or groups, and a warning if nobody is an administrator."""
+    """Yield faults of names, keys, groups and messages of people, and a warning if nobody is an administrator."""
     people = context.fleet.people.items()
     for name in sorted(context.declared.names("people").difference(context.fleet.people)):
         if name.casefold() in context.fleet.people:
@@ -24,6 +24,13 @@ def check_people(context: Context) -> Iterator[Fault]:
     for key, _, first in repeated((key, tuple(line.split(" ")[:2])) for key, line in keys):
         yield fault(SHARED_KEY, key, f"{first.split('.')[1]} has the same key")
     yield from _check_groups(context)
+    hub = context.fleet.hub
+    for name, person in people:
+        mail = {"hub.relay": hub and hub.relay, "hub.sender": hub and hub.sender, f"people.{name}.email": person.email}
+        needs = {"hub": hub, **(mail if person.notify == "mail" else {})} if person.notify else {}
+        if missing := ", ".join(key for key, value in needs.items() if not value):
+            message = f"without {missing} there are no messages by {person.notify}"
+            yield fault(NO_MESSAGES, f"people.{name}.notify", message, f"write {missing}")
     if people and context.is_whole("people") and not any(person.admin for _, person in people):
         yield fault(NO_ADMINISTRATOR, "people", "the fleet has no administrator")
 
@@ -108,6 +115,7 @@ PATTERNS = (
     SecretPattern("a PyPI token", "pypi-", r"\bpypi-[A-Za-z0-9_-]{16,}"),
     SecretPattern("a Pulumi token", "pul-", r"\bpul-[0-9a-f]{40}\b"),
     SecretPattern("a JSON web token", "eyJ", r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    SecretPattern("a webhook, which only the hub may have", "https://", r"https://[^\s/]+/\S*(hooks|services)/\S+"),
     SecretPattern("a password in a URL", "://", r"://[^\s/:@]{1,64}:[^\s/@]{1,256}@"),
 )
 _WORD = re.compile(r"[A-Za-z0-9/+=]{40,}")
@@ -133,3 +141,4 @@ SHARED_KEY = _rule("W511", "Logins with a shared key cannot be attributed to a p
 NO_ADMINISTRATOR = _rule("W512", "Nobody could repair a node.", "write `admin: true` for one person")
 GROUP_NAMED_LIKE_PERSON = _rule("E514", "Every person has a group of the same name.", "rename the group")
 DUPLICATE_GROUP = _rule("E515", "A second entry has no effect.", "delete one of the two")
+NO_MESSAGES = _rule("E516", "The hub sends messages, and mail by a relay.", "write the missing keys", at_key=True)

@@ -35,6 +35,8 @@ class HubPlan:
     disk: int = 0
     bucket: BucketPlan | None = None
     backup: ExportPlan | None = None
+    messages: Mapping[str, Any] = field(default_factory=dict)
+    """`relay` and `sender` of mail, and `people`: the address of each, empty for a webhook."""
     published: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """`fleet.json` as the plan knows it, on its machine."""
 

@@ -263,18 +263,21 @@ def _hub(
     spec = fleet.hub
     if spec is None:
         return None
+    people = {name: one.email if one.notify == "mail" else "" for name, one in fleet.people.items() if one.notify}
+    messages = {"relay": spec.relay, "sender": spec.sender, "people": people}
     if spec.region is None:
         site, label = spec.site or "", spec.machine or ""
         backup = next((export for export in stores(fleet)[1] if export.store == spec.backup), None)
         address = fleet.sites[site].machines[label].address
-        return HubPlan(f"{label}.{site}", fleet.domain, address, backup=backup)
+        return HubPlan(f"{label}.{site}", fleet.domain, address, backup=backup, messages=messages)
     region = next(region for region in regions if region.name == spec.region)
     name = f"{HUB_HOST}.{region.name}"
     (place,) = place_members(region, (name,), taken, catalog.offered(spec.type, region.name))
     bucket = BucketPlan(
         HUB_HOST, region.name, bucket_name(fleet.name, HUB_HOST, fleet.account, region.name), expire_days=None
     )
-    return HubPlan(name, fleet.domain, place.address, region.name, place.zone, spec.type, spec.disk, bucket)
+    machine = (place.address, region.name, place.zone, spec.type, spec.disk, bucket)
+    return HubPlan(name, fleet.domain, *machine, messages=messages)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:

@@ -26,6 +26,7 @@ def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
         **head,
         "for": plan.jobs.for_,
         "images": dict(plan.jobs.images),
+        "notify": sorted(plan.hub.messages.get("people", ())) if plan.hub else [],
         "sources": {},
         "groups": groups,
         "types": {name: _hardware(plan, name) for pool in plan.pools for name in pool.types},

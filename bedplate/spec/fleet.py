@@ -168,6 +168,7 @@ class Kubernetes(Spec):
 
 
 _VOLUME = "the hub's volume is protected"
+_MESSAGES = on_edit(free("messages about runs, from the next apply of the hub on", *EVERY))
 _NEW_PLACE = "the DNS name and the firewalls; the records stay on the old machine: copy /srv/hub first"
 
 
@@ -213,6 +214,19 @@ class Hub(Spec):
         title="Backup",
         description="At a site: an nfs store of another machine there, for copies. In a region, a bucket has them.",
         json_schema_extra=on_edit(free("the hub and the file server, at their next apply", *EVERY)),
+    )
+    relay: DomainName | None = Field(
+        default=None,
+        title="Mail relay",
+        examples=["smtp.lab.example"],
+        description="Server that takes messages about runs from the hub, at port 587 with STARTTLS.",
+        json_schema_extra=_MESSAGES,
+    )
+    sender: Email | None = Field(
+        default=None,
+        title="Sender of mail",
+        description="E-mail address that messages about runs come from. The relay must accept it.",
+        json_schema_extra=_MESSAGES,
     )
 
 
@@ -281,6 +295,18 @@ class Person(Spec):
         title="Groups",
         description="Additional Linux groups of this person. A group exists if at least one person lists it.",
         json_schema_extra=on_edit(free("group membership, at the next apply; a group keeps its id", *EVERY)),
+    )
+    email: Email | None = Field(
+        default=None,
+        title="E-mail address",
+        description="Receives messages about this person's runs, with `notify: mail`.",
+        json_schema_extra=_MESSAGES,
+    )
+    notify: Literal["mail", "webhook"] | None = Field(
+        default=None,
+        title="Messages",
+        description="Messages about runs: by mail, or by webhook to a chat, whose secret address only the hub has.",
+        json_schema_extra=_MESSAGES,
     )
 
 

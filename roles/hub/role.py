@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyinfra.operations import server, systemd
 
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.hub import HUB_FLEET, HubPlan
 from bedplate.programs.hub.__main__ import PEOPLE
+from bedplate.programs.hub.messages import SETTINGS as RECIPIENTS
 from bedplate.programs.hub.rules import FILES
 from roles.base import (
     LIBRARY,
@@ -21,6 +22,7 @@ from roles.base import (
     changed,
     command_file,
     file_text,
+    minute_timer,
     minute_units,
     program_files,
     render,
@@ -48,6 +50,7 @@ class Hub(Role):
     people: Mapping[int, str]
     backup: Mapping[str, str] = field(default_factory=dict)
     published: str = ""
+    messages: Mapping[str, Any] = field(default_factory=dict)
     name: ClassVar[str] = "hub"
     space: ClassVar[DiskSpace] = DiskSpace(programs=60, state=2)
 
@@ -65,8 +68,8 @@ class Hub(Role):
         yield ManagedFile(
             f"Write {KEYS}", f"{UNITS}/{KEYS}", render("hub/bedplate-hub-keys.service.j2", host=self.host)
         )
-        timed = (f"{unit}.{kind}" for unit in (BACKUP, SWEEP) for kind in ("service", "timer"))
-        yield from unit_files("hub", SERVICE, SOCKET, *timed)
+        yield from unit_files("hub", SERVICE, SOCKET, f"{BACKUP}.service", f"{BACKUP}.timer", f"{SWEEP}.service")
+        yield minute_timer(SWEEP, "end lost runs, and send messages about runs")
         if self.published:
             yield ManagedFile("Publish the fleet", HUB_FLEET, self.published)
         else:
@@ -75,6 +78,7 @@ class Hub(Role):
         settings = "".join(f"{name}={value}\n" for name, value in self.backup.items())
         yield ManagedFile("Write where backups go", SETTINGS, settings)
         yield ManagedFile("Write who is a person", str(PEOPLE), "".join(f"{i} {n}\n" for i, n in self.people.items()))
+        yield ManagedFile("Write whom messages reach", str(RECIPIENTS), json.dumps(self.messages, sort_keys=True))
         yield client_file(HUB_TOKEN_PROGRAM, "/run/bedplate-hub/mint", takes_scope=True)
         yield ManagedFile("Configure nginx", SITE, render("hub/nginx.conf.j2", host=self.host, files=FILES))
         yield ManagedFile("Limit nginx to its files", _LIMITS, file_text("hub/nginx.conf"))
@@ -92,7 +96,8 @@ class Hub(Role):
 def hub_role(hub: HubPlan, accounts: Accounts) -> Hub:
     """Return the role of the hub's machine."""
     people = {person.uid: person.name for person in accounts.people}
-    return Hub(hub.host, people, _backup(hub), "" if hub.region else json.dumps(hub.published, sort_keys=True))
+    published = "" if hub.region else json.dumps(hub.published, sort_keys=True)
+    return Hub(hub.host, people, _backup(hub), published, hub.messages)
 
 
 def _backup(hub: HubPlan) -> Mapping[str, str]:

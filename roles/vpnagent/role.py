@@ -5,13 +5,14 @@ from typing import ClassVar
 
 from pyinfra.operations import files, systemd
 
-from roles.base import Changes, ManagedFile, Role, program_files, put_files, unit_files
+from roles.base import Changes, ManagedFile, Role, minute_timer, program_files, put_files, unit_files
 from roles.system import install_packages
 
 PROGRAM = "/usr/local/sbin/bedplate-vpn"
 # The folder of prometheus-node-exporter's textfile collector on Debian.
 METRICS = "/var/lib/prometheus/node-exporter"
-TIMER = "bedplate-vpn-metrics.timer"
+METER = "bedplate-vpn-metrics"
+TIMER = f"{METER}.timer"
 SERVING = "bedplate-vpn-serving.service"
 
 
@@ -41,5 +42,5 @@ class VpnAgent(Role):
 
 def agent_files(*, in_cloud: bool) -> tuple[ManagedFile, ...]:
     """Return the agent and its units."""
-    units = (TIMER, TIMER.replace(".timer", ".service"), *((SERVING,) if in_cloud else ()))
-    return (*program_files("gateway", PROGRAM), *unit_files("vpnagent", *units))
+    units = unit_files("vpnagent", f"{METER}.service", *((SERVING,) if in_cloud else ()))
+    return (*program_files("gateway", PROGRAM), minute_timer(METER, "write VPN metrics for Prometheus"), *units)

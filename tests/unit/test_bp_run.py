@@ -342,6 +342,21 @@ def test_options_reach_agent_and_record(laptop: Laptop, record: Record) -> None:
     assert laptop.bp("run", "--name", "lr-test", "--", "true").returncode == 242
 
 
+def test_a_run_with_notify_says_so_in_the_record(laptop: Laptop, record: Record) -> None:
+    """It is refused for a person whom no message can reach, before anything starts."""
+    refused = laptop.bp("run", "--notify", "--", "true")
+    assert (refused.returncode, record.runs) == (242, [])
+    assert "the fleet file has no `notify` for you" in refused.stderr
+    record.hub.answer("/fleet.json", {**FLEET, "notify": ["ada"]})
+    shutil.rmtree(laptop.cache)
+    laptop.cache.mkdir()
+
+    assert laptop.bp("run", "--notify", "--", "true").returncode == 3
+    assert record.tags["notify"] == "True"
+    laptop.bp("run", "--", "true")
+    assert "notify" not in record.tags
+
+
 @pytest.mark.parametrize(
     ("words", "machine"),
     [

@@ -40,15 +40,14 @@ class _Requests(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Answer a search of runs that go on, a run a page, and changes of a run."""
+        """Answer a search of runs by status, end or id, a run a page, and changes of a run."""
         length = int(self.headers.get("Content-Length", 0))
         body = json.loads(self.rfile.read(length) or "{}")
         answer: dict[str, Any] = {"experiment": {"experiment_id": "7"}}
         status = 200
         runs = self.server.runs
         if self.path.endswith("runs/search"):
-            assert body["filter"] == "attributes.status = 'RUNNING'"
-            found = {name: run for name, run in runs.items() if run["status"] == "RUNNING"}
+            found = {name: run for name, run in runs.items() if _matches(name, run, body["filter"])}
             number = int(body.get("page_token") or 0)
             page = [_document(name, run) for name, run in found.items()][number : number + 1]
             answer = {"runs": page, "next_page_token": str(number + 1) if number + 1 < len(found) else ""}
@@ -75,11 +74,22 @@ class _Requests(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+def _matches(name: str, run: Mapping[str, Any], condition: str) -> bool:
+    words = condition.split(" ", 2)
+    if words[:2] == ["attributes.run_id", "IN"]:
+        return f"'{name}'" in words[2]
+    if words[:2] == ["attributes.end_time", ">"]:
+        return bool(run["end"] * 1000 > int(words[2]))
+    assert condition == "attributes.status = 'RUNNING'"
+    return bool(run["status"] == "RUNNING")
+
+
 def _document(name: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
     tags = [{"key": f"bedplate.{key}", "value": value} for key, value in run["tags"].items()]
     info = {
         "run_id": name,
         "run_name": name,
+        "status": run["status"],
         "start_time": int(run["start"] * 1000),
         "end_time": int(run["end"] * 1000),
     }

@@ -136,6 +136,8 @@ SECRETS = {
     "an AWS secret": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
     "a GitHub token": "ghp_" + "aB3" * 12,
     "a private key": "-----BEGIN RSA PRIVATE KEY----- MIIEsecretpart",
+    "a webhook of Slack": "https://hooks.slack.com/services/T024BE7LD/B0secretpart",
+    "a webhook of Mattermost": "https://chat.lab.example/hooks/secretpart1234567",
     "a password": "https://ada:hunter2secret@git.example",
 }
 PLACES = {

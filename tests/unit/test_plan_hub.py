@@ -1,5 +1,6 @@
 """The plan of the hub: its address and zone, its machine in a region or at a site, its backups, and who reaches it."""
 
+import json
 from dataclasses import replace
 from ipaddress import IPv4Address
 
@@ -9,9 +10,13 @@ from bedplate.catalog import load_catalog
 from bedplate.permissions import HUB, permissions
 from bedplate.plan import FleetPlan
 from bedplate.plan.firewall import NFS
+from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import NodeRole, Platform, find_node, permanent_nodes
-from bedplate.plan.reachability import find_endpoint
+from bedplate.plan.published import fleet_document
+from bedplate.plan.reachability import find_endpoint, is_routed
+from roles.hardened.firewall import ruleset
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of, plan_of_text
+from tests.unit.test_roles_hardened import chain
 
 LAB_TEXT = (EXAMPLES / "lab.yaml").read_text(encoding="utf-8")
 LAB = plan_of(EXAMPLES / "lab.yaml")
@@ -20,10 +25,10 @@ IN_REGION = "hub: {region: us-west-2}"
 AT_SITE = "hub: {site: cellar, machine: vault, backup: copies}"
 
 
-def plan_with(hub: str) -> FleetPlan:
-    """Return the plan of the lab with another hub, and with a machine and a store for one at its site."""
+def plan_with(hub: str, lab: str = LAB_TEXT) -> FleetPlan:
+    """Return the plan of a lab with another hub, and with a machine and a store for one at its site."""
     store = "  copies: {kind: nfs, site: cellar, machine: nas, export: /srv/copies, mount: /copies}\n"
-    text = LAB_TEXT.replace(IN_REGION, hub).replace("storage:\n", f"storage:\n{store}")
+    text = lab.replace(IN_REGION, hub).replace("storage:\n", f"storage:\n{store}")
     return plan_of_text(text.replace("    machines:\n", "    machines:\n      vault: {address: 192.168.40.6}\n"))
 
 
@@ -82,6 +87,34 @@ def test_the_hub_admits_https_from_the_fleet_only(hub: str) -> None:
     edge = find_endpoint(plan, "us-west-2a/edge").address
     assert not any(edge in block for block in blocks)
     assert {rule.port for rule in node.firewall_rules} == {22, 443}
+
+
+@pytest.mark.parametrize("hub", [IN_REGION, AT_SITE])
+def test_the_hub_alone_knows_addresses_of_people(hub: str) -> None:
+    """Its program gets them; `fleet.json`, which everybody reads, and other machines do not. Nobody has webhooks."""
+    text = LAB_TEXT.replace("grace: {", "grace: {email: grace@lab.example, notify: mail, ")
+    text = text.replace("  ada: {", "  ada: {notify: webhook, ")
+    plan = plan_with(f"{hub[:-1]}, relay: smtp.lab.example, sender: hub@lab.example}}", text)
+
+    documents = {node.name: node_document(node) for node in permanent_nodes(plan)}
+
+    assert plan.hub
+    messages = {"relay": "smtp.lab.example", "sender": "hub@lab.example"}
+    assert plan.hub.messages == {**messages, "people": {"grace": "grace@lab.example", "ada": ""}}
+    assert [name for name, document in documents.items() if "grace@lab.example" in document] == [plan.hub.node]
+    assert fleet_document(plan)["notify"] == ["ada", "grace"]
+    assert "@lab.example" not in json.dumps(fleet_document(plan))
+
+
+def test_the_hub_reaches_chats_and_relays() -> None:
+    """Routes lead to the internet. Its own packet filter stops no program but one that asks for the role's keys."""
+    internet = find_endpoint(LAB, "internet")
+    assert is_routed(LAB, find_endpoint(LAB, "hub"), internet)
+    output = chain(ruleset((), frozenset({NodeRole.HUB})), "output")
+
+    assert output[0].endswith("policy accept;")
+    assert not any(port in rule for rule in output for port in ("443", "587"))
+    assert any("169.254.169.254" in rule and rule.endswith("skuid != 0 counter reject") for rule in output)
 
 
 def test_the_hub_of_a_site_mounts_the_folder_of_its_backups() -> None:

@@ -67,6 +67,21 @@ def test_the_program_knows_people_by_user_id(system: Recorded) -> None:
     assert not any("/srv/hub/keys" in path for path in played.disk.entries)
 
 
+def test_the_sweep_sends_messages(system: Recorded) -> None:
+    """It reaches the network but not the metadata service, gets the addresses of webhooks, and writes to one folder."""
+    at_site = HubPlan("vault.cellar", "lab.internal", IPv4Address("192.168.1.9"), messages={"people": {"ada": ""}})
+    played = Recorder(system).play(hub_role(at_site, Accounts((), {})))
+    unit = played.written("/etc/systemd/system/bedplate-hub-sweep.service")
+
+    assert played.written("/etc/bedplate/hub-messages") == '{"people": {"ada": ""}}'
+    assert "OnUnitActiveSec=60" in played.written("/etc/systemd/system/bedplate-hub-sweep.timer")
+    assert played.step("End lost runs every minute").commands
+    expected = {"IPAddressDeny=link-local fd00:ec2::/32", "ReadWritePaths=/srv/hub/tokens", "User=bedplate-hub"}
+    expected |= {"LoadCredential=messages:/srv/hub/keys/messages", "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"}
+    assert expected <= {*unit.splitlines()}
+    assert "PrivateNetwork" not in unit
+
+
 def test_a_second_run_changes_nothing(system: Recorded) -> None:
     """A changed program restarts the check, and changed settings restart nginx; nothing else does."""
     first = Recorder(system).play(HUB)

@@ -96,8 +96,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
         from .run import add_options  # noqa: PLC0415
 
         add_options(run)
-        shared = ("--on", "--group", "--image", "--for", "--name", "--env", "--secret", "-d", "--dry-run", "-y")
-        add_options(again, shared)
+        add_options(again, ("--gpus", "--cpus", "--memory", "--launch", "--param", "--include"))
     return parser.parse_args(words), program
 
 

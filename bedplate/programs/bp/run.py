@@ -51,6 +51,7 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--env", "K=V", f"(?!{_OWN}){_VALUE}", [], "a variable, which the record has not; several times"),
     ("--secret", "NAME", SECRET, [], "a secret as a variable; NAME=VARIABLE: as another one; several times"),
     ("--include", "FILE", ".+", [], "send a file that is ignored, or named as a secret; several times"),
+    ("--notify", "", "", False, "send you a message at the end, even if that is soon"),
     ("-d", "", "", False, "do not wait for the end"),
     ("--dry-run", "", "", False, "say where and what, and start nothing"),
     ("-y", "", "", False, "do not ask"),
@@ -67,10 +68,10 @@ class Code:
     release: Callable[[], object] = lambda: None
 
 
-def add_options(parser: argparse.ArgumentParser, names: Collection[str] = ()) -> None:
-    """Add the options of `bp run`, or those with these names."""
+def add_options(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+    """Add the options of `bp run` without those of these names."""
     for name, value, pattern, default, text in _OPTIONS:
-        if names and name not in names:
+        if name in without:
             continue
         kind: dict[str, Any] = {"action": "store_true"}
         if value:
@@ -111,6 +112,8 @@ def start_code(
 ) -> int:
     """Start a run of code, and follow it; return the exit code of its program."""
     snapshot, run = code.snapshot, dict[str, Any]()
+    if options.notify and hub.settings.person not in fleet.get("notify", ()):
+        raise BpError("--notify has no effect: the fleet file has no `notify` for you", "ask your operator", WRONG)
     place = choose_place(fleet, options.on, options.group, document["gpus"], options.image)
     if options.secret:
         document["secrets"] = read_secrets(hub, "" if place.selector else place.name, options.secret)
@@ -131,7 +134,7 @@ def start_code(
         try:
             sent = [pool.submit(_send, hub, name, pack) for name, pack in code.new.items()]
             tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for", "launch")}
-            tags |= {"command": shlex.join(document["command"]), "nodes": 1}
+            tags |= {"command": shlex.join(document["command"]), "nodes": 1, "notify": options.notify or ""}
             tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
             tags |= {"secrets": " ".join(options.secret)}
             tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}

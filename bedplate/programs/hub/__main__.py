@@ -14,6 +14,7 @@ from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 from threading import Lock, Thread
 from typing import Any
 
+from .messages import main as send_messages
 from .records import Lines
 from .rules import LARGEST, check_request, check_write, file_of
 from .sweep import SOCKET, Record
@@ -220,6 +221,7 @@ def main(words: Sequence[str]) -> None:
         return
     if words[:1] == ["sweep"]:
         sweep(VOLUME)
+        send_messages(VOLUME, PEOPLE)
         return
     folder = Path(os.environ["CREDENTIALS_DIRECTORY"])
     keys = [key for name in ("tokens", "tokens.former") if (key := (folder / name).read_bytes().strip())]

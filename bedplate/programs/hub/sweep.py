@@ -52,7 +52,8 @@ class Record:
             for run in answer.get("runs", ()):
                 info = run["info"]
                 start, end = (int(info.get(name) or 0) / 1000 for name in ("start_time", "end_time"))
-                yield {**_tags_of(run), "run": info["run_id"], "start": start, "end": end}
+                names = {"run": info["run_id"], "name": info.get("run_name", ""), "status": info["status"]}
+                yield {**_tags_of(run), **names, "start": start, "end": end}
             page = {"page_token": answer.get("next_page_token")}
             if not page["page_token"]:
                 return
