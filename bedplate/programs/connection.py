@@ -13,7 +13,7 @@ from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -60,6 +60,7 @@ class Connection:
         self.host, self._token = parts.hostname or "", token
         self.address, self._port = address or self.host, parts.port or 443
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._busy, self._is_aborted = set[socket.socket](), Event()
         self._ahead = time.time() - time.monotonic()
         self._trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._trust.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -76,6 +77,12 @@ class Connection:
         """End idle connections."""
         while self._idle:
             self._idle.pop()[1].close()
+
+    def abort(self) -> None:
+        """Let all requests fail from now on, also those of other threads."""
+        self._is_aborted.set()
+        for link in [*self._busy]:
+            _shut_down(link)
 
     @property
     def now(self) -> float:
@@ -117,6 +124,8 @@ class Connection:
             handle, part = tempfile.mkstemp(dir=file.parent, prefix=".part-")
             with os.fdopen(handle, "wb") as answer:
                 self._repeat(_Request("GET", f"{FILES}/{path}", BytesIO(), answer), patience)
+                answer.flush()
+                os.fsync(handle)
             Path(part).replace(file)
         except OSError as error:
             raise self.failure(f"cannot write {file}: {error.strerror}", FILE) from None
@@ -160,10 +169,9 @@ class Connection:
                 token, is_refused = self._token(token), True
             elif status not in _REPEATED:
                 raise self.failure(f"the hub refuses: {reason or 'no reason given'} ({status})", REFUSED, status)
-            elif now + pause >= end:
+            elif now + pause >= end or self._is_aborted.wait(pause):
                 raise self.failure(f"the hub does not serve requests: {reason or status}", AWAY, status)
             else:
-                time.sleep(pause)
                 request = request._replace(seconds=request.seconds and max(end - now - pause, 1))
                 pause = min(max(pause * 2, 0.2), _LONGEST_PAUSE)
 
@@ -171,7 +179,9 @@ class Connection:
         """Return the status of an answer, and the reason of a refusal; OSError or HTTPException without an answer."""
         connection = self._take()
         # The limit of a socket is for each read: a slow answer could take any time.
-        timer = Timer(request.seconds, _shut_down, (connection.sock,))
+        link = connection.sock
+        timer = Timer(request.seconds, _shut_down, (link,))
+        self._busy.add(link)
         if request.seconds:
             timer.start()
         try:
@@ -194,6 +204,7 @@ class Connection:
             raise
         finally:
             timer.cancel()
+            self._busy.discard(link)
         if response.will_close:
             connection.close()
         else:

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,6 +111,10 @@ def agent() -> bytes:
     return buffer.getvalue()
 
 
+def _nothing(_: object) -> None:
+    """Ignore what is said."""
+
+
 def start(api: Api, run: Mapping[str, Any], place: Place = _PLACE) -> None:
     """Start a run in the cluster."""
     claims = api.claims("")
@@ -119,13 +124,14 @@ def start(api: Api, run: Mapping[str, Any], place: Place = _PLACE) -> None:
 
 def test_a_run_has_its_files_its_home_and_its_end(api: Api, running: Running) -> None:
     """The program runs as the person, with token and secrets as files; output and exit code reach the laptop."""
-    output, said = list[bytes](), list[str]()
+    output, said, ends = list[bytes](), list[str](), list[str]()
     run = run_of("grace-1127-brave-otter", "python", "train.py", "--x=a b")
     start(api, run)
     start(api, run)
 
-    assert follow(api, run["id"], output.append, said.append) == 3
+    assert follow(api, run["id"], output.append, said.append, ends.append) == 3
 
+    assert ends == ["its container ended with exit code 3: Error"]
     words, uid, files, tree, home = json.loads(output[0])
     assert words == ["run", "--", "python", "train.py", "--x=a b"]
     assert (uid, tree, home) == (UID, "a" * 40, "/home/grace")
@@ -148,10 +154,13 @@ def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.C
         secrets = {"SECRET": "s3cret"}
         run = {**sent.given, "address": HOST, "environment": {"A": "1"}, "secrets": secrets, "params": {"lr": "1"}}
         run |= {"attempt": 0, "token": TOKEN}
-        job = Job(settings, _PLACE, program, is_followed=True)
+        info = {"run_id": run["run"], "status": "FAILED"}
+        ended = {"info": info, "data": {"tags": [{"key": "bedplate.state", "value": "ended"}]}}
+        of_bp = SimpleNamespace(settings=settings, call=lambda _: {"run": ended})
+        job = Job(of_bp, _PLACE, program, is_followed=True)  # type: ignore[arg-type]  of its methods these
 
         with closing(job):
-            code = job.run(run, None)
+            code = job.run(run)
 
         assert (code, capfdbinary.readouterr().out) == (4, b'from the code\n{"lr": "1"}')
         assert (hub.tags["state"], hub.tags["machine"], hub.statuses) == ("ended", _CASE.name, ["FAILED"])
@@ -227,7 +236,7 @@ def test_a_command_runs_beside_the_program(api: Api) -> None:
 
 def _follow_to_the_end(api: Api, run: str, output: list[bytes]) -> None:
     with suppress(BpError):
-        follow(api, run, output.append, lambda _: None)
+        follow(api, run, output.append, _nothing, _nothing)
 
 
 def test_an_image_without_python_is_said(api: Api) -> None:
@@ -236,7 +245,7 @@ def test_an_image_without_python_is_said(api: Api) -> None:
     start(api, run, replace(_PLACE, facts={**_FACTS, "image": "localhost/waits:1"}))
 
     with pytest.raises(BpError, match="no python3"):
-        follow(api, run["id"], lambda _: None, lambda _: None)
+        follow(api, run["id"], _nothing, _nothing, _nothing)
 
 
 def test_a_run_says_why_it_waits(api: Api) -> None:
@@ -250,7 +259,7 @@ def test_a_run_says_why_it_waits(api: Api) -> None:
         api.end(run["id"], now=True)
 
     with pytest.raises(BpError):
-        follow(api, run["id"], lambda _: None, say)
+        follow(api, run["id"], _nothing, say, _nothing)
     assert "Insufficient cpu" in said[0]
 
 
@@ -259,7 +268,7 @@ def test_seconds_to_the_first_line(api: Api) -> None:
     run, first = run_of("grace-1127-fast-lynx", "true"), list[float]()
     started = time.monotonic()
     start(api, run)
-    follow(api, run["id"], lambda _: first.append(time.monotonic() - started), lambda _: None)
+    follow(api, run["id"], lambda _: first.append(time.monotonic() - started), _nothing, _nothing)
     assert first[0] < 10
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from bedplate.programs.bp.places import Place
 from tests.testlab.fakes.laptop import HOST, TOKEN, Answer, FakeHub, Laptop, oldest_python
+from tests.testlab.fakes.runs import wait_for
 from tests.unit.test_agent_start import Machine
 
 API, FILES = "/api/2.0/mlflow/", "/api/2.0/mlflow-artifacts/artifacts/"
@@ -95,6 +96,7 @@ class Record(dict[str, Any]):
     def __init__(self, hub: FakeHub) -> None:
         super().__init__(hub.answers)
         self.hub, self.runs, self.packs, self.lost = hub, list[dict[str, Any]](), dict[str, bytes](), 0
+        self.seconds_of_put = 0.0
         hub.answers = self
         hub.answer(f"{API}experiments/get-by-name", {"experiment": {"experiment_id": "7"}})
         hub.answer("/fleet.json", FLEET)
@@ -166,6 +168,7 @@ class Record(dict[str, Any]):
         return self._json({})
 
     def _put(self) -> Answer:
+        time.sleep(self.seconds_of_put)
         puts = [(line.removeprefix(f"PUT {FILES}"), body) for line, _, body in self.hub.requests if line[:3] == "PUT"]
         new = {name: body for name, body in puts if name not in self.packs}
         self.packs |= new
@@ -481,6 +484,59 @@ def test_ctrl_c_leaves_the_run_alone(laptop: Laptop, record: Record) -> None:
     assert f"{record.tags['id']} goes on: `bp logs -f {record.tags['id']}`" in errors
     assert "Traceback" not in errors
     assert record.tags["state"] == "sent"
+
+
+def test_ctrl_c_ends_an_upload(laptop: Laptop, record: Record) -> None:
+    """At once, with status 130; the run has not started, and its record says so."""
+    record.seconds_of_put = 20
+    process = laptop.start("run", "--", "true")
+    wait_for(lambda: any(line.startswith("PUT") for line, _, _ in record.hub.requests))
+    wait_for(lambda: any("bp-token run:" in line for line in laptop.logins))
+    time.sleep(1)
+
+    start = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+
+    assert time.monotonic() - start < 10
+    assert (process.returncode, "Traceback" in errors) == (130, False), errors
+    assert (record.tags["state"], record.tags["cause"]) == ("ended", "it did not start: Ctrl-C")
+
+
+def test_a_second_run_of_a_folder_says_what_it_waits_for(laptop: Laptop, record: Record) -> None:
+    """The first one has the folder until its files are sent."""
+    record.seconds_of_put = 3
+    first = laptop.start("run", "--", "true")
+    wait_for(lambda: any(line.startswith("PUT") for line, _, _ in record.hub.requests))
+
+    second = laptop.bp("run", "--", "true")
+
+    assert "waits until another `bp run` of this folder has sent its files" in second.stderr
+    assert "waits until" not in first.communicate(timeout=60)[1]
+    assert (first.returncode, second.returncode, len(record.packs)) == (3, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "fix"),
+    [
+        ("ada@10.8.0.4: Permission denied (publickey).", "small.cellar accepts none of your SSH keys", "README.txt"),
+        ("Host key verification failed.", "bp has no host key of small.cellar", "ask your operator"),
+        ("WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!", "the host key of small.cellar is another", "operator"),
+        ("ssh: Could not resolve hostname jump: unknown", "the name of small.cellar has no address", "~/.ssh/config"),
+    ],
+)
+def test_an_ssh_that_can_never_connect_is_not_repeated(
+    words: str, sentence: str, fix: str, laptop: Laptop, record: Record
+) -> None:
+    """Status 244 with the fix, and the record has the end."""
+    log = """log=${*#* -E }; log=${log%% *}"""
+    program(laptop, "", before=f"""{log}; echo '{words}' >>"$log"; exit 255""")
+
+    done = laptop.bp("run", "--", "true")
+
+    assert (done.returncode, sentence in done.stderr, fix in done.stderr) == (244, True, True), done.stderr
+    assert (laptop.programs / "ssh.log").read_text().count("bedplate-agent") == 1
+    assert sentence in record.tags["cause"]
 
 
 def test_a_closed_output_leaves_the_run_alone(laptop: Laptop, record: Record) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.testlab.fakes.laptop import TOKEN, FakeHub, Laptop
+from tests.testlab.fakes.runs import wait_for
 from tests.testlab.run import need_root
 from tests.unit.test_bp_run import API, Record, given, laptop_at_work, program
 
@@ -482,6 +483,61 @@ def test_a_run_in_the_cluster_is_stopped_with_its_job(
     assert deleted[0] == f"DELETE /apis/batch/v1/namespaces/ada/jobs/{name}"
     assert len(deleted) == 1 + len(words)
     assert record.runs[-1]["info"]["status"] == ("RUNNING" if state and not words else "KILLED")
+
+
+def _pod(cluster: FakeHub, **status: object) -> None:
+    """Let the cluster have the pod of a run."""
+    pod = {"metadata": {"name": "pod-x", "creationTimestamp": "1"}, "status": status}
+    cluster.answer("/api/v1/namespaces/ada/pods", {"items": [pod]})
+
+
+def _container(**state: object) -> list[Mapping[str, object]]:
+    """Return the states of a run's containers."""
+    return [{"name": "run", "state": state}]
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (
+            {"containerStatuses": _container(terminated={"exitCode": 137, "reason": "OOMKilled"})},
+            "its container ended with exit code 137: OOMKilled",
+        ),
+        ({"reason": "Evicted", "message": "disk pressure"}, "the pod has ended: Evicted: disk pressure"),
+    ],
+)
+def test_who_follows_a_pod_that_was_killed_writes_its_end(
+    status: Mapping[str, object], cause: str, cluster: FakeHub, laptop: Laptop, record: Record
+) -> None:
+    """Its agent had no time for that. An end that is there stays."""
+    for words, expected in (([], cause), (["state=ended"], "of the agent")):
+        name = started(laptop, record, image="r@sha256:1")
+        _pod(cluster, phase="Running", containerStatuses=_container(running={}))
+        process = laptop.start("logs", "-f", name)
+        wait_for(lambda: any("/log?" in line for line, _, _ in cluster.requests))
+        if words:
+            change(record, state="ended", cause="of the agent")
+        _pod(cluster, phase="Failed", **status)
+
+        _, errors = process.communicate(timeout=30)
+
+        assert process.returncode == 0, errors
+        assert (record.tags["state"], record.tags["cause"]) == ("ended", expected)
+        cluster.requests.clear()
+
+
+def test_a_closed_output_ends_the_logs_of_a_pod(cluster: FakeHub, laptop: Laptop, record: Record) -> None:
+    """Such as that of `head`: status 4, at once."""
+    name = started(laptop, record, image="r@sha256:1")
+    _pod(cluster, phase="Running", containerStatuses=_container(running={}))
+    line = b"2026-11-27T10:00:00.000000000Z loss\n"
+    cluster.answers["/api/v1/namespaces/ada/pods/pod-x/log"] = (200, {}, line)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as target:
+        _, errors = laptop.start("logs", "-f", name, stdout=target).communicate(timeout=30)
+
+    assert "Broken pipe" in errors
 
 
 def test_what_no_pod_can_do_is_said(cluster: FakeHub, laptop: Laptop, record: Record) -> None:

@@ -21,7 +21,7 @@ from bedplate.programs.connection import (
     Connection,
     HubError,
 )
-from tests.testlab.fakes.laptop import HOST, LATER_TOKEN, TOKEN, FakeHub
+from tests.testlab.fakes.laptop import HOST, LATER_TOKEN, TOKEN, Answer, FakeHub
 
 Connect = Callable[..., Connection]
 
@@ -124,6 +124,37 @@ def test_a_cut_answer_is_none(connect: Connect, hub: FakeHub, tmp_path: Path) ->
 
     assert [file.name for file in (tmp_path / "cache").iterdir()] == ["x.pack"]
     assert (tmp_path / "cache/x.pack").read_bytes() == b"pack" * 100_000
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    connect: Connect, hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power loss it is complete, or missing."""
+    synced = list[tuple[int, bool]]()
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append((os.fstat(file).st_size, (tmp_path / "x").exists())))
+
+    connect(hub).fetch("packs/ada/x.pack", tmp_path / "x")
+
+    assert synced == [(400_000, False)]
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_requests_can_be_ended(is_away: bool, connect: Connect, hub: FakeHub) -> None:  # noqa: FBT001  a parameter
+    """Also one that waits for an answer, or for its next try: it fails at once, and nothing follows."""
+
+    def answer() -> Answer:
+        time.sleep(30)
+        return 200, {}, b"{}"
+
+    hub.answers["/slow"] = answer
+    hub.is_away, connection, start = is_away, connect(hub), time.monotonic()
+    threading.Timer(1, connection.abort).start()
+
+    with pytest.raises(HubError):
+        connection.call("/slow", patience=60)
+
+    assert time.monotonic() - start < 5
+    assert len(hub.requests) == (not is_away)
 
 
 def test_files_are_sent_from_their_start_at_each_repeat(connect: Connect, hub: FakeHub, tmp_path: Path) -> None:

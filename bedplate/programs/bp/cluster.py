@@ -7,8 +7,9 @@ import subprocess
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from urllib.parse import urlencode, urlsplit
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
-from .hub import ARCHIVE, MISSING, PARTLY, WRONG, BpError, Settings, say, write
+from .hub import ARCHIVE, MISSING, PARTLY, WRONG, BpError, Hub, Settings, say, write
 from .places import Place
+from .records import end_run
 
 _LABEL, _SITE, _MOUNT = "bedplate/run", "bedplate/site", "bedplate/mount"
 CONTAINER = "run"
@@ -38,6 +40,7 @@ sys.exit(main(sys.argv[1:]))
 """
 _VPN = "connect the VPN; if it is connected, ask your operator about the cluster"
 Object = Mapping[str, Any]
+Tell = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -254,13 +257,13 @@ class Api(Connection):
     def _delete(self, path: str) -> None:
         self.call(path, method="DELETE")
 
-    def copy_log(self, pod: str, since: str, copy: Callable[[bytes], object]) -> str:
-        """Write the lines of a pod after a time; return the time of the last. OSError if the connection is cut."""
+    def log(self, pod: str, since: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the lines of a pod after a time, each with its time, until they end, or the connection does."""
         query = {"container": CONTAINER, "follow": "true", "timestamps": "true"}
         query.update({"sinceTime": since} if since else {})
         connection = http.client.HTTPConnection(self.host)
-        connection.sock = self.connect(_SILENCE)
-        try:
+        with suppress(http.client.HTTPException, OSError), closing(connection):
+            connection.sock = self.connect(_SILENCE)
             headers = {"Authorization": f"Bearer {self.token()}"}
             connection.request("GET", f"{self._pods}/{pod}/log?{urlencode(query)}", headers=headers)
             response = connection.getresponse()
@@ -268,13 +271,7 @@ class Api(Connection):
                 # The server filters by whole seconds. Its times have nine digits each.
                 time_of_line, _, text = line.partition(b" ")
                 if time_of_line.decode() > since:
-                    since = time_of_line.decode()
-                    copy(text)
-        except (http.client.HTTPException, TimeoutError):
-            pass
-        finally:
-            connection.close()
-        return since
+                    yield time_of_line.decode(), text
 
 
 @contextmanager
@@ -301,22 +298,26 @@ class NotRunningError(BpError):
 class Job:
     """A run in the cluster, with the methods of an agent on a machine."""
 
-    def __init__(self, settings: Settings, place: Place, program: Path, *, is_followed: bool) -> None:
-        self._api, self._where, self._is_followed = api_of(settings), place, is_followed
-        self._agent = agent_of(program)
+    def __init__(self, hub: Hub, place: Place, program: Path, *, is_followed: bool) -> None:
+        self._api, self._where, self._is_followed = api_of(hub.settings), place, is_followed
+        self._hub, self._agent = hub, agent_of(program)
 
-    def run(self, document: Mapping[str, Any], _: object) -> int:
+    def run(self, document: Mapping[str, Any]) -> int:
         """Start a run, print its output until it ends, and return the exit code; 0 at once if nobody follows it."""
         api, run = self._api, str(document["id"])
         job = job_of(document, self._where, api.cluster, api.claims(self._where.facts["site"]))
         api.start(job, lambda uid: secret_of(document, self._agent, uid))
+        end = partial(end_run, self._hub, document["run"])
         try:
-            return follow(api, run, write, say) if self._is_followed else 0
-        except NotRunningError:
+            return follow(api, run, write, say, end) if self._is_followed else 0
+        except NotRunningError as error:
             with suppress(BpError):
+                end(str(error))
                 api.end(run, now=True)
             raise
         except BpError as error:
+            if error.status == _NOT_FOUND:
+                end("its Job was deleted")
             raise BpError(f"{error}: the run may go on", f"`bp show {run}`", PARTLY) from None
 
     def close(self) -> None:
@@ -324,26 +325,31 @@ class Job:
         self._api.close()
 
 
-def follow(api: Api, run: str, copy: Callable[[bytes], object], tell: Callable[[str], object]) -> int:
+def follow(api: Api, run: str, copy: Callable[[bytes], object], tell: Tell, end: Tell) -> int:
     """Write the output of a run until it ends, say why it waits, and return its exit code.
 
-    Raises NotRunningError, or another BpError if the cluster does not answer.
+    `end` takes a cause, which counts if its agent has written none. Raises NotRunningError, or another BpError if the
+    cluster does not answer.
     """
     said, since, name, pause, polls = "", "", "", _POLL, 0
     while True:
         pod, polls = api.pod(run), polls + 1
         if pod and container_of(pod["status"]).get("state", {}).keys() & {"running", "terminated"}:
             name = pod["metadata"]["name"]
-            with suppress(OSError):
-                since = api.copy_log(name, since, copy)
+            for time_of_line, line in api.log(name, since):
+                since = time_of_line
+                copy(line)
             pod = api.pod(run)
         if pod:
             name = pod["metadata"]["name"]
             if pod["status"].get("phase") in {"Succeeded", "Failed"}:
-                return exit_code(pod["status"])
+                code = exit_code(pod["status"])
+                reason = container_of(pod["status"])["state"]["terminated"].get("reason")
+                end(f"its container ended with exit code {code}: {reason}")
+                return code
             text = wait_reason(pod["status"])
         elif name:
-            raise BpError(f"the pod of {run} is gone", f"`bp show {run}` says how it ended")
+            raise NotRunningError("its pod was deleted", f"`bp show {run}` says how it ended", PARTLY)
         else:
             text = api.reason(run) if polls > _FIRST_POLLS else ""
         if text and text != said:

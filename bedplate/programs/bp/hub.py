@@ -31,13 +31,15 @@ SSH_OPTIONS = (
 )
 """What comes before the archive's and the person's own settings."""
 _VPN, ARCHIVE = "connect the VPN; if it is connected, ask your operator about the hub", "ask for a new archive"
+# What a repeat does not change. An empty fix is that of the caller.
 _SSH_ERRORS = (
-    ("REMOTE HOST IDENTIFICATION", "the host key of the hub differs from that of the archive", ARCHIVE),
-    ("Host key verification failed|No .* host key", "the archive has no host key of the hub", ARCHIVE),
-    ("Permission denied", "the hub accepts none of your SSH keys", "select that of README.txt in ~/.ssh/config"),
+    ("REMOTE HOST IDENTIFICATION", "the host key of {} is another one than bp knows", ""),
+    ("Host key verification failed|No .* host key", "bp has no host key of {}", ""),
+    ("Permission denied", "{} accepts none of your SSH keys", "select that of README.txt in ~/.ssh/config"),
     ("(?i)bad .*configuration option", "this ssh is too old", "install OpenSSH 8.5 or newer"),
-    ("timed out|[Nn]o route|unreachable|refused|reset|closed by", "the hub does not answer to ssh", _VPN),
+    ("Could not resolve", "the name of {} has no address", "look for its Host in ~/.ssh/config"),
 )
+_SSH_AWAY = "timed out|[Nn]o route|unreachable|refused|reset|closed by"
 _FIXES = {
     CERTIFICATE: f"{ARCHIVE}, and tell your operator why",
     CLOCK: "set its clock",
@@ -172,9 +174,9 @@ class Hub(Connection):
         status, token, errors = _run_ssh(command)
         if status == 0 and _TOKEN.fullmatch(token):
             return token
-        for pattern, what, fix in _SSH_ERRORS:
-            if re.search(pattern, errors):
-                raise BpError(what, fix)
+        check_ssh(errors, "the hub", ARCHIVE)
+        if re.search(_SSH_AWAY, errors):
+            raise BpError("the hub does not answer to ssh", _VPN)
         reason = errors.splitlines()[-1] if errors else "no token in its answer"
         raise BpError(f"the hub gives no token: {reason}", "ask your operator")
 
@@ -224,6 +226,13 @@ def _run_ssh(command: Sequence[str], text: str = "") -> tuple[int, str, str]:
         raise BpError(f"no answer by ssh within {_SSH_TIMEOUT} s", _VPN) from None
     output, errors = (stream.decode(errors="replace").strip() for stream in (done.stdout, done.stderr))
     return done.returncode, output, errors
+
+
+def check_ssh(errors: str, name: str, fix: str) -> None:
+    """Raise BpError if these words of ssh have a reason for which it never connects to a machine."""
+    for pattern, what, own in _SSH_ERRORS:
+        if re.search(pattern, errors):
+            raise BpError(what.format(name), own or fix)
 
 
 def _trusting(keys: Path) -> Sequence[str]:

@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from tempfile import NamedTemporaryFile
 from typing import Any
 
-from .hub import PARTLY, BpError, Hub, write
+from .hub import PARTLY, BpError, Hub, check_ssh, write
+from .records import find_run, has_run_ended
 
 LOST = 255
 """The exit status of ssh without a connection."""
@@ -31,10 +33,13 @@ class Agent:
     """A command of the agent on a machine, whose connection opens at once. Methods raise BpError."""
 
     def __init__(self, hub: Hub, machine: str, *words: str) -> None:
-        self.machine, self._command = machine, (*ssh_command(hub, machine), "bedplate-agent", *words)
+        self.machine, self._hub = machine, hub
+        # The words of ssh alone: stderr has those of the machine, too.
+        self._errors = NamedTemporaryFile()  # noqa: SIM115  for as long as there are connections
+        self._command = (*ssh_command(hub, machine, "-E", self._errors.name), "bedplate-agent", *words)
         self._open()
 
-    def run(self, document: Mapping[str, Any], has_ended: Callable[[], bool]) -> int:
+    def run(self, document: Mapping[str, Any]) -> int:
         """Start a run, print its output until it ends, and return the exit code. The agent starts a run once.
 
         The document is the input of the agent: everyone on the machine can read its words.
@@ -50,11 +55,9 @@ class Agent:
                     break
             if part := self.copy():
                 count, end = count + part, time.monotonic() + _PATIENCE
-            status = self.process.wait()
-            # A negative one is that of a killed ssh.
-            is_lost = status == LOST or status < 0
-            if is_started and (not is_lost or has_ended()):
-                return int(status)
+            is_lost = (status := self._wait(is_checked=not is_started)) == LOST
+            if is_started and (not is_lost or self._has_ended(document["run"])):
+                return status
             if not is_lost:
                 raise BpError(f"{self.machine} does not start the run: status {status}", "its message is above")
             if time.monotonic() > end:
@@ -74,8 +77,20 @@ class Agent:
     def call(self) -> tuple[int, int]:
         """Run a command without input; return the bytes of its output, and its exit status."""
         self.process.stdin.close()
-        count, status = self.copy(), int(self.process.wait())
-        return count, LOST if status < 0 else status
+        return self.copy(), self._wait(is_checked=True)
+
+    def _wait(self, *, is_checked: bool) -> int:
+        """Return the exit status of ssh. Raises BpError if that is checked, and it can never connect."""
+        status = int(self.process.wait())
+        if status == LOST and is_checked:
+            check_ssh(self._errors.read().decode(errors="replace"), self.machine, "ask your operator")
+        # A negative one is that of a killed ssh.
+        return LOST if status < 0 else status
+
+    def _has_ended(self, run: str) -> bool:
+        with suppress(BpError):
+            return has_run_ended(find_run(self._hub, run))
+        return False
 
     def close(self) -> None:
         """End the connection; the run goes on."""

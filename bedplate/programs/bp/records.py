@@ -111,7 +111,9 @@ def change_run(hub: Hub, run: str, **parts: Mapping[str, object]) -> None:
 
 
 def end_run(hub: Hub, run: str, cause: str, status: str = "FAILED") -> None:
-    """Write the end of a run whose agent does not: it has not started, or was killed. Raises BpError."""
+    """Write the end of a run whose agent has not: it did not start, or was killed. Raises BpError."""
+    if has_run_ended(find_run(hub, run)):
+        return
     change_run(hub, run, tags={f"{_TAG}state": "ended", f"{_TAG}cause": cause})
     hub.call(f"{_API}runs/update", {"run_id": run, "status": status, "end_time": int(hub.now * 1000)})
 

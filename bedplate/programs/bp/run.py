@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Union
 from .hub import PARTLY, WRONG, BpError, Hub, say
 from .machine import Agent
 from .places import Place, choose_place, wait_line
-from .records import create_run, end_run, find_run, has_run_ended
+from .records import create_run, end_run
 from .secret import NAME, read_secrets
 from .snapshot import Snapshot, listed, open_shadow, pack_name
 
@@ -149,7 +149,7 @@ def start_code(
             for task in sent:
                 task.result()
             code.release()
-            return _follow(hub, agent, document)
+            return _follow(agent, document)
         except BaseException as error:
             agent.close()
             # Without an output that can be written to, the run goes on.
@@ -157,6 +157,9 @@ def start_code(
                 with suppress(BpError):
                     end_run(hub, run["run"], f"it did not start: {str(error) or 'Ctrl-C'}")
             raise
+        finally:
+            # Uploads that are under way would be waited for.
+            hub.abort()
 
 
 def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, "Job"]:
@@ -166,19 +169,13 @@ def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, "Job"]:
     # Slow to import, and of no use on machines.
     from .cluster import Job  # noqa: PLC0415
 
-    return Job(hub.settings, place, Path(sys.argv[0]), is_followed=is_followed)
+    return Job(hub, place, Path(sys.argv[0]), is_followed=is_followed)
 
 
-def _follow(hub: Hub, agent: Union[Agent, "Job"], document: Mapping[str, Any]) -> int:
+def _follow(agent: Union[Agent, "Job"], document: Mapping[str, Any]) -> int:
     """Start a run, and follow it if the agent does; return its exit code. Ctrl-C leaves the run alone."""
-
-    def has_ended() -> bool:
-        with suppress(BpError):
-            return has_run_ended(find_run(hub, document["run"]))
-        return False
-
     try:
-        return agent.run(document, has_ended)
+        return agent.run(document)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         agent.close()

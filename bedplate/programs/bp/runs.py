@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..agent.packs import CodeError, check_out
-from .cluster import api_of, container_of, follow
+from .cluster import NotRunningError, api_of, container_of, follow
 from .hub import WRONG, BpError, Hub, printable, say, write
 from .machine import LOST, Agent, ssh_command
 from .records import OUTPUT, change_run, differences, end_run, find_run, has_run_ended, output_files, stored_names
@@ -123,14 +124,17 @@ def _print_logs(hub: Hub, run: Run, options: argparse.Namespace) -> int:
 
 def _follow(hub: Hub, run: Run, rank: int, output: _Output) -> bool:
     """Print what comes of a run where it is; return whether its end was seen."""
+    end = partial(end_run, hub, run["run"])
     try:
         if _is_in_cluster(run):
-            follow(api_of(hub.settings), _tag(run, "id"), output.write, say)
+            follow(api_of(hub.settings), _tag(run, "id"), output.write, say, end)
             return True
         agent = Agent(hub, _tag(run, "machine"), "follow", _tag(run, "id"), str(rank), str(output.end))
         count, status = agent.call()
     except BpError as error:
         say(f"{error}: the output comes from the hub")
+        if isinstance(error, NotRunningError):
+            end(str(error))
         return False
     output.end += count
     # The program may have ended with one of these; the record says that.

@@ -18,7 +18,7 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 
-from .hub import WRONG, BpError
+from .hub import WRONG, BpError, say
 
 _FILE_LIMIT, _TREE_LIMIT, _COUNT_LIMIT = 50_000_000, 500_000_000, 100_000
 # The second pack of a run may have so many bytes, or this part of the first.
@@ -70,7 +70,11 @@ def open_shadow(cache: Path, folder: Path) -> Iterator["Shadow"]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("waits until another `bp run` of this folder has sent its files, or is answered")
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield Shadow(path, folder)
     except OSError as error:
         fix = f"bp needs git 2.30 or newer, readable files, and free space in {cache}"
