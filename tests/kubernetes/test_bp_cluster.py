@@ -157,7 +157,7 @@ def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.C
         info = {"run_id": run["run"], "status": "FAILED"}
         ended = {"info": info, "data": {"tags": [{"key": "bedplate.state", "value": "ended"}]}}
         of_bp = SimpleNamespace(settings=settings, call=lambda _: {"run": ended})
-        job = Job(of_bp, _PLACE, program, is_followed=True)  # type: ignore[arg-type]  of its methods these
+        job = Job(of_bp, _PLACE, program, is_followed=True)  # type: ignore[arg-type]  # these methods only
 
         with closing(job):
             code = job.run(run)

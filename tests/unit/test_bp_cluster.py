@@ -64,6 +64,16 @@ def test_a_job_has_what_the_policies_of_the_cluster_require() -> None:
     assert job_of(RUN, PODS_OF_GROUP, CLUSTER, {})["spec"]["backoffLimit"] == 0
 
 
+def test_objects_have_names_that_kubernetes_takes() -> None:
+    """Also for a person `a_b`, whose namespace is `a-b`: the label has the id, and every name is the same."""
+    job, secret = job_of(RUN, PODS_OF_GROUP, CLUSTER, {}), secret_of(RUN, b"agent", "uid-of-the-job")
+    (volume,) = (item["secret"] for item in job["spec"]["template"]["spec"]["volumes"] if "secret" in item)
+
+    names = job["metadata"]["name"], secret["metadata"]["name"], secret["metadata"]["ownerReferences"][0]["name"]
+    assert {*names, volume["secretName"]} == {"a-b-1127-brave-otter"}
+    assert job["metadata"]["labels"]["bedplate/run"] == "a_b-1127-brave-otter"
+
+
 def test_no_secret_is_in_a_job() -> None:
     """Token, secrets and parameters are in the Secret only, which ends with its Job."""
     secret = secret_of(RUN, b"agent", "uid-of-the-job")

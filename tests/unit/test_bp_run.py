@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,6 +19,7 @@ import pytest
 from bedplate.programs.bp.places import Place
 from tests.testlab.fakes.laptop import HOST, TOKEN, Answer, FakeHub, Laptop, oldest_python
 from tests.testlab.fakes.runs import wait_for
+from tests.testlab.run import need_root
 from tests.unit.test_agent_start import Machine
 
 API, FILES = "/api/2.0/mlflow/", "/api/2.0/mlflow-artifacts/artifacts/"
@@ -403,6 +405,9 @@ def test_the_place_is_the_smallest_that_is_enough(words: list[str], machine: str
         (["--param", "lr"], "argument --param", ""),
         (["--env", "BEDPLATE_HUB=x"], "argument --env", ""),
         (["--name", "Lr"], "argument --name", ""),
+        # Kubernetes takes no more for a Job, with the longest person and the date, and no such end.
+        (["--name", "a" * 25], "argument --name", ""),
+        (["--name", "lr-"], "argument --name", ""),
         (["--include", "../secret"], "no such file", ""),
         (["python"], "unrecognized arguments: python", ""),
     ],
@@ -650,6 +655,61 @@ def test_a_hub_that_is_away_starts_nothing(laptop: Laptop, hub: FakeHub) -> None
 
     assert (done.returncode, "on small.cellar" in done.stderr) == (244, True), done.stderr
     assert not (laptop.programs / "given").exists() or not (laptop.programs / "given").read_text()
+
+
+@pytest.mark.nightly
+def test_a_way_that_is_cut_during_an_upload_starts_nothing(laptop: Laptop, hub: FakeHub, record: Record) -> None:
+    """Status 244 after the time of repeats; the hub's sweep ends the record. The next run sends the code again."""
+    record.seconds_of_put = 2
+    process = laptop.start("run", "--", "true")
+    wait_for(lambda: any(line.startswith("PUT") for line, _, _ in hub.requests))
+    hub.is_away = True
+    hub.end_connections()
+
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, "the hub does not" in errors) == (244, True), errors
+    assert not (laptop.programs / "given").exists() or not (laptop.programs / "given").read_text()
+
+    hub.is_away, record.seconds_of_put = False, 0
+    assert laptop.bp("run", "--", "true").returncode == 3
+    assert given(laptop)["packs"] == [*record.packs]
+
+
+def test_a_second_laptop_of_a_person_uses_what_the_first_has_sent(
+    laptop: Laptop, hub: FakeHub, record: Record, tmp_path: Path
+) -> None:
+    """Its runs have the same packs, and it stops those of the first."""
+    laptop.bp("run", "-d", "--on", "titan-03", "--name", "first", "--", "true")
+    first, code = record.runs[0]["info"]["run_name"], record.tags["tree"]
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second/laptop").mkdir()
+    second = Laptop(tmp_path / "second/laptop", hub, oldest_python())
+    (second.programs / "git").symlink_to(shutil.which("git") or "")
+    second.ssh_answers(SSH)
+    program(second, "exit 5")
+
+    assert second.bp("run", "--", "true").returncode == 5
+
+    assert (record.tags["tree"], len(record.packs), len(record.runs)) == (code, 1, 2)
+    program(second, "")
+    assert second.bp("stop", first).returncode == 0
+    assert f"bedplate-agent stop {first}" in second.logins[-1]
+
+
+def test_a_full_home_is_said(laptop: Laptop, record: Record) -> None:
+    """Status 244 with the folder, and nothing is recorded; what needs no room goes on."""
+    need_root()
+    folder = laptop.cache
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)), check=True)
+    try:
+        with suppress(OSError):
+            (folder / "full").write_bytes(b"x" * (1 << 20))
+        done, listed = laptop.bp("run", "--", "true"), laptop.bp("runs")
+    finally:
+        subprocess.run(("umount", str(folder)), check=True)
+
+    assert (done.returncode, "No space left" in done.stderr, str(folder) in done.stderr) == (244, True, True), done
+    assert (listed.returncode, record.runs) == (0, []), listed.stderr
 
 
 def test_a_run_goes_through_the_agent(laptop: Laptop, hub: FakeHub, record: Record, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mappi
     limits = {"nvidia.com/gpu": str(run["gpus"])} if run["gpus"] else {}
     volumes: list[Object] = [
         # Readable by all: a pod with a store has no fsGroup. Only its own container sees the folder.
-        {"name": _SECRET, "secret": {"secretName": run["id"], "defaultMode": 0o444}},
+        {"name": _SECRET, "secret": {"secretName": name_of(run["id"]), "defaultMode": 0o444}},
         {"name": "work", "emptyDir": {}},
         # Loaders of PyTorch pass batches by it; containerd gives 64 MiB. It counts as memory of the pod.
         {"name": "shm", "emptyDir": {"medium": "Memory"}},
@@ -112,8 +112,13 @@ def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mappi
         "ttlSecondsAfterFinished": _KEPT,
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
-    metadata = {"name": run["id"], "labels": labels}
+    metadata = {"name": name_of(run["id"]), "labels": labels}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def name_of(run: str) -> str:
+    """Return the name of a run's objects, which has no `_` of a person."""
+    return run.replace("_", "-")
 
 
 def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[str, str]:
@@ -142,11 +147,11 @@ def secret_of(run: Mapping[str, Any], agent: bytes, owner: str) -> Object:
     """Return the Secret of a run with its token; Kubernetes deletes it with the Job of this uid."""
     files = {name: str(run[name]).encode() for name in ("token", "certificate")}
     files |= {"agent": agent, **{name: json.dumps(run[name]).encode() for name in ("secrets", "params")}}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "name": run["id"], "uid": owner, "controller": True}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": name_of(run["id"]), "uid": owner, "controller": True}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": run["id"], "labels": {_LABEL: run["id"]}, "ownerReferences": [job]},
+        "metadata": {"name": job["name"], "labels": {_LABEL: run["id"]}, "ownerReferences": [job]},
         "data": {name: b64encode(content).decode() for name, content in files.items()},
     }
 
@@ -239,8 +244,8 @@ class Api(Connection):
 
     def reason(self, run: str) -> str:
         """Return why a Job has no pod, by its last event. Raises BpError if there is no Job."""
-        self.call(f"{self._jobs}/{run}")
-        query = urlencode({"fieldSelector": f"involvedObject.name={run}"})
+        self.call(f"{self._jobs}/{name_of(run)}")
+        query = urlencode({"fieldSelector": f"involvedObject.name={name_of(run)}"})
         events = self._items(f"{self._events}?{query}")
         messages = {str(event.get("lastTimestamp")): str(event.get("message")) for event in events}
         return messages[max(messages)] if messages else ""
@@ -249,7 +254,7 @@ class Api(Connection):
         """End a run: its program gets SIGTERM, and `now` SIGKILL after a second."""
         pod = self.pod(run) if now else None
         with _absent():
-            self._delete(f"{self._jobs}/{run}?propagationPolicy=Foreground")
+            self._delete(f"{self._jobs}/{name_of(run)}?propagationPolicy=Foreground")
         with _absent():
             if pod:
                 self._delete(f"{self._pods}/{pod['metadata']['name']}?gracePeriodSeconds=1")

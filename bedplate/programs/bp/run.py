@@ -46,7 +46,7 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--image", "I", ".*", "", "for the cluster: a name of `jobs.images`, or repository@sha256:DIGEST"),
     ("--launch", "HOW", "ranks|program|", "", "start the command once a GPU (ranks), or once (program)"),
     ("--for", "8h", "[1-9][0-9]{0,3}[mhd]|", "", "the longest time, in m, h or d; default: the operator's, or 24h"),
-    ("--name", "NAME", "[a-z0-9][a-z0-9-]{0,59}|", "", "the end of its name; default: two words"),
+    ("--name", "NAME", "[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?|", "", "the end of its name; default: two words"),
     ("--param", "K=V", _VALUE, [], "a parameter, which the record has; several times"),
     ("--env", "K=V", f"(?!{_OWN}){_VALUE}", [], "a variable, which the record has not; several times"),
     ("--secret", "NAME", SECRET, [], "a secret as a variable; NAME=VARIABLE: as another one; several times"),
