@@ -158,7 +158,8 @@ def test_a_run_without_a_login_survives_and_a_power_loss_has_an_end(node: Node, 
     node.run("sync")
 
     node.crash()
-    until(lambda: hub.statuses == ["FAILED"], 60, "no end of the record")
+    # The manager tries again after a minute.
+    until(lambda: hub.statuses == ["FAILED"], 150, "no end of the record")
 
     assert (runner.end["code"], runner.end["cause"]) == (137, "the machine lost power or restarted")
     assert runner.start("--follow")[0] == 137

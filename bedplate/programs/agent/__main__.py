@@ -129,7 +129,9 @@ def _end_cut(base: Path) -> int:
 
 
 def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    """Return what no other boot of this machine has; a container has the id of its host."""
+    start = Path("/proc/1/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() + f"-{start}"
 
 
 def _start(base: Path, given: dict[str, Any]) -> Path:
