@@ -44,7 +44,15 @@ _GROUP: Mapping[str, Any] = {
 MACHINES = {
     "small.cellar": {**_FACTS, "address": "10.8.0.4", "host_key": _KEY, "gpus": 0},
     "titan-03.cellar": {**_FACTS, "address": "10.8.0.5", "host_key": _KEY, "gpus": 4, "cpus": None, "memory_gib": None},
-    "gpu-1.us-west-2": {**_FACTS, "place": "us-west-2", "address": "10.8.0.6", "host_key": _KEY, "gpus": 8, "group": "gpu", "price": 3.5},
+    "gpu-1.us-west-2": {
+        **_FACTS,
+        "place": "us-west-2",
+        "address": "10.8.0.6",
+        "host_key": _KEY,
+        "gpus": 8,
+        "group": "gpu",
+        "price": 3.5,
+    },
     "disk.cellar": {**_FACTS, "address": "10.8.0.7", "host_key": _KEY, "gpus": 8, "jobs": False},
     "twin.cellar": {**_FACTS, "address": "10.8.0.8", "host_key": _KEY, "gpus": 0},
     "twin.attic": {**_FACTS, "address": "10.8.0.9", "host_key": _KEY, "gpus": 0, "place": "attic"},
