@@ -32,7 +32,7 @@ _NO_LEASE, _INTERRUPTED = 202, 130
 _POLL, _POLL_OF_DEVICES, _SMI_SECONDS, _KILL_AFTER = 0.25, 5.0, 10.0, 10.0
 _PLACES = 256
 _LOCK = re.compile(r"\d+: FLOCK +\w+ +\w+ +(\d+) (\S+) ")
-_WISH = re.compile(rb"\0--gpus[=\0](\d+)\0")
+_WISH = re.compile(rb"\0--gpus[=\0](\d{1,3})\0")
 # A GPU that is split by MIG, or drives a display, is not lent out; nor one in a state that nvidia-smi does not know.
 _OFF = frozenset({"Disabled", "[N/A]", "N/A", "[Not Supported]"})
 
@@ -263,9 +263,15 @@ def is_locked(path: Path) -> bool:
 
 
 def _holder(path: Path) -> Mapping[str, Any]:
-    """Return the facts of the process that has a file locked."""
+    """Return the facts of the process that has a file locked.
+
+    The kernel names the one that took the lock. Root sees if it has ended, and another keeps the lock.
+    """
     rows = filter(None, map(_LOCK.match, Path("/proc/locks").read_text(encoding="ascii").splitlines()))
-    return _facts_of(next((int(row[1]) for row in rows if row[2] == _key(path)), 0))
+    process, keepers = next((int(row[1]) for row in rows if row[2] == _key(path)), 0), set[int]()
+    if not os.getuid():
+        keepers = _keepers(path)
+    return _facts_of(process if process in keepers else min(keepers, default=process))
 
 
 def _key(path: Path) -> str:
@@ -279,7 +285,7 @@ def _facts_of(process: int) -> Mapping[str, Any]:
     folder = Path(f"/proc/{process}")
     facts = {"process": process, "person": "unknown", "run": "", "since": None, "wish": None}
     with suppress(OSError, KeyError):
-        unit = (folder / "cgroup").read_text(encoding="utf-8").strip().rpartition("/")[2]
+        unit = (folder / "cgroup").read_text(encoding="utf-8", errors="replace").strip().rpartition("/")[2]
         facts["run"] = re.sub(r"[^\w.@:-]", "?", unit.removeprefix("bp-").removesuffix(".service"))
         ticks = (folder / "stat").read_bytes().rpartition(b")")[2].split()[19]
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bedplate.programs.agent import packs
 from bedplate.programs.agent.packs import CodeError, check_out
 from tests.testlab.fakes.laptop import oldest_python
 from tests.testlab.fakes.runs import ROOT, pack
@@ -177,3 +178,23 @@ def test_a_large_tree_needs_little_memory(tmp_path: Path) -> None:
         sys.stdout.write(f"{name}: {done.stdout.strip()} KiB, {time.monotonic() - start:.1f} s\n")
 
         assert int(done.stdout) < 60_000
+
+
+def test_code_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small pack may have folders in one another many times, or files and links that are mostly zeros."""
+    monkeypatch.setattr(packs, "_MOST", 1 << 20)
+    wide: Any = [("100644", f"{number}", b"x") for number in range(10)]
+    for _ in range(5):
+        wide = [("40000", f"{number}", wide) for number in range(10)]
+    cases = {
+        "entries": wide,
+        "the same file": [("100644", f"{number}", bytes(1 << 17)) for number in range(9)],
+        "a file": [("100644", "zeros", bytes(2 << 20))],
+        "a link": [("120000", "zeros", b"/a" * 5_000)],
+        "a large link": [("120000", "zeros", bytes(1 << 17))],
+    }
+    for name, code in cases.items():
+        tree, data = pack(code)
+        with pytest.raises(CodeError, match=r"larger than|cannot write"):
+            check_out([write(tmp_path, data)], tree, tmp_path / "out")
+        assert not (tmp_path / "out").exists(), name

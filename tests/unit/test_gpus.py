@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -491,6 +492,92 @@ def test_what_has_no_lease_is_not_released(machine: Machine, capsys: pytest.Capt
     """The command says that there is nothing to end."""
     assert main(["release", "1"], machine.root) == 1
     assert "no process of yours keeps" in capsys.readouterr().err
+
+
+def _control_groups() -> Path:
+    """Return where control groups of version 2 are."""
+    rows = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    return next(Path(row[1]) for row in rows if row[2] == "cgroup2")
+
+
+def _lie(machine: Machine, name: str, words: Sequence[bytes], group: bytes = b"") -> int:
+    """Keep a lock in a process with these words, in a control group with this name."""
+    path = machine.root / name
+    process = os.fork()
+    if not process:
+        with suppress(BaseException):
+            if group:
+                (_control_groups() / os.fsdecode(group) / "cgroup.procs").write_text(str(os.getpid()))
+            handle = os.open(path, os.O_RDONLY)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            os.set_inheritable(handle, True)  # noqa: FBT003  positional only
+            os.execv(sys.executable, [b"python", b"-ISc", b"import time; time.sleep(60)", *words])
+        os._exit(70)
+    machine.processes.append(process)
+    wait_until(lambda: is_locked(path))
+    return process
+
+
+@pytest.mark.parametrize("words", [[b"--gpus", b"9" * 5_000], [b"--gpus=\xff\n"], [b"--gpus", b"-1"]])
+def test_words_of_a_process_keep_nobody_from_the_list(
+    machine: Machine, words: list[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who waits with a wish that is no number, or a very long one, has an unknown wish."""
+    process = _lie(machine, "line", words)
+
+    (wish,) = shown(machine, capsys)["waiting"]
+
+    assert (wish["process"], wish["wish"]) == (process, None)
+
+
+def test_a_control_group_that_is_not_in_utf_8_keeps_nobody_from_the_list(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """People name control groups below their own one."""
+    need_root()
+    group = b"bedplate-\xff-" + str(os.getpid()).encode()
+    folder = _control_groups() / os.fsdecode(group)
+    folder.mkdir()
+    try:
+        _lie(machine, "gpu-0", [], group)
+        gpu = shown(machine, capsys)["gpus"][0]
+        machine.kill(machine.processes[-1])
+    finally:
+        wait_until(lambda: not (folder / "cgroup.procs").read_text())
+        folder.rmdir()
+
+    assert (gpu["state"], gpu["run"][:11]) == ("leased", "bedplate-?-")
+
+
+def test_a_lock_in_a_message_is_taken_away_with_its_file(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """No process has it open, so none can be ended. A new file has a new lock, and one that computes is shown."""
+    here, there = socket.socketpair()
+    handle = os.open(machine.root / "gpu-0", os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    socket.send_fds(here, [b"x"], [handle])
+    os.close(handle)
+    states_before, code = states(machine, capsys), main(["release", "0"], machine.root)
+
+    (machine.root / "gpu-0").unlink()
+    assert main(["prepare"], machine.root) == 0
+
+    assert (states_before[0], code, states(machine, capsys)[0]) == ("leased", 1, "free")
+    here.close()
+    there.close()
+
+
+def test_an_administrator_sees_who_keeps_a_lock(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernel names the process that took it, which has ended: another process may have its number now."""
+    need_root()
+    marker = machine.folder / "child"
+    script = f"sleep 60 & echo $! >{marker}.new; mv {marker}.new {marker}; sleep 0.3"
+    machine.folder.chmod(0o777)
+    assert machine.run("run", "--gpus", "1", "--", "sh", "-c", script, uid=DAEMON) == 0
+
+    gpu = shown(machine, capsys)["gpus"][0]
+    os.kill(int(marker.read_text()), signal.SIGKILL)
+
+    assert (gpu["person"], gpu["process"]) == ("daemon", int(marker.read_text()))
 
 
 @pytest.mark.parametrize("kills", [10, pytest.param(1000, marks=pytest.mark.nightly)])

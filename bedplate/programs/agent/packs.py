@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from hashlib import sha1
 from pathlib import Path
@@ -14,6 +14,9 @@ _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
 _FILES = {b"100644": 0o644, b"100664": 0o644, b"100755": 0o755}
 _PART = 1 << 16
+# Bytes of a pack, and of what is written, each entry with a block. A tree or a link has a part of it.
+# bp sends 500 MB and 100,000 files at most, but others may write a pack that grows without end.
+_MOST, _BLOCK, _PART_OF_TREE = 1 << 31, 4096, 32
 # Some file systems ignore case and invisible characters, or have short names.
 _INVISIBLE = re.compile("[\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _REFUSED = re.compile(r"|\.|\.\.|.*/.*|(\.git|git~1)[ .]*(:.*)?", re.IGNORECASE | re.DOTALL)
@@ -30,6 +33,7 @@ def check_out(paths: Iterable[Path], tree: str, folder: Path) -> None:
 
     Raises CodeError, or OSError if a pack cannot be read.
     """
+    used = 0
     with ExitStack() as stack:
         packs = [_index(stack.enter_context(path.open("rb", buffering=_PART))) for path in paths]
         left = [(bytes.fromhex(tree), folder)]
@@ -37,7 +41,10 @@ def check_out(paths: Iterable[Path], tree: str, folder: Path) -> None:
             while left:
                 key, path = left.pop()
                 path.mkdir()
-                left += _write_files(packs, key, path)
+                for size, trees in _write_files(packs, key, path):
+                    used += _BLOCK + size
+                    left += trees
+                    _check_size("the code", used, _MOST)
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):
@@ -46,12 +53,14 @@ def check_out(paths: Iterable[Path], tree: str, folder: Path) -> None:
 
 
 def _index(file: IO[bytes]) -> _Pack:
-    offsets = dict[bytes, int]()
+    offsets, total = dict[bytes, int](), 0
     try:
         file.seek(8)
         for _ in range(int.from_bytes(file.read(4), "big")):
             at = file.tell()
             kind, size = _head(file)
+            total += _BLOCK + size
+            _check_size("a pack", total, _MOST)
             digest = sha1(kind + b" %d\0" % size)  # noqa: S324  git's
             _inflate(file, size, digest.update)
             offsets[digest.digest()] = at
@@ -87,8 +96,15 @@ def _inflate(file: IO[bytes], size: int, write: Callable[[bytes], object]) -> No
     file.seek(-len(inflate.unused_data), os.SEEK_CUR)
 
 
-def _write_files(packs: Iterable[_Pack], tree: bytes, folder: Path) -> Iterator[tuple[bytes, Path]]:
-    """Write the files of a tree; yield the trees in it. A name that is there twice exists already."""
+def _check_size(what: str, size: int, most: float) -> None:
+    if size > most:
+        raise CodeError(f"{what} is larger than {most} bytes")
+
+
+def _write_files(
+    packs: Iterable[_Pack], tree: bytes, folder: Path
+) -> Iterator[tuple[int, Sequence[tuple[bytes, Path]]]]:
+    """Write the files of a tree; yield the size of each, or the tree. A name that is there twice exists already."""
     entries, at = _content(packs, tree, b"tree"), 0
     while at < len(entries):
         space, end = entries.index(b" ", at), entries.index(b"\0", at)
@@ -97,28 +113,33 @@ def _write_files(packs: Iterable[_Pack], tree: bytes, folder: Path) -> Iterator[
         if _REFUSED.fullmatch(_INVISIBLE.sub("", name)):
             raise CodeError(f"the code has a file with the name {name!r}")
         if mode == _TREE:
-            yield key, path
+            yield 0, [(key, path)]
         elif mode == _LINK:
             path.symlink_to(os.fsdecode(_content(packs, key, b"blob")))
+            yield 0, []
         elif mode in _FILES:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILES[mode]), "wb") as file:
-                _copy(packs, key, b"blob", file.write)
+                yield _copy(packs, key, b"blob", file.write), []
         elif mode != _MODULE:
             raise CodeError(f"{name!r} has the unknown mode {mode!r}")
 
 
 def _content(packs: Iterable[_Pack], key: bytes, kind: bytes) -> bytes:
     parts: list[bytes] = []
-    _copy(packs, key, kind, parts.append)
+    _copy(packs, key, kind, parts.append, _MOST // _PART_OF_TREE)
     return b"".join(parts)
 
 
-def _copy(packs: Iterable[_Pack], key: bytes, kind: bytes, write: Callable[[bytes], object]) -> None:
+def _copy(
+    packs: Iterable[_Pack], key: bytes, kind: bytes, write: Callable[[bytes], object], most: float = float("inf")
+) -> int:
+    """Write the content of an object; return its size."""
     for file, offsets in packs:
         if key in offsets:
             file.seek(offsets[key])
             found, size = _head(file)
             if found == kind:
+                _check_size(kind.decode(), size, most)
                 _inflate(file, size, write)
-                return
+                return size
     raise CodeError(f"the packs lack the {kind.decode()} {key.hex()}")
