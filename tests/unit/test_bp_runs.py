@@ -2,10 +2,12 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,31 @@ def test_logs_end_with_their_reader(laptop: Laptop, record: Record) -> None:
         assert "Broken pipe" in process.stderr.read()
 
     assert process.returncode == 4
+
+
+def test_output_of_others_does_not_control_a_terminal(laptop: Laptop, record: Record) -> None:
+    """Colours and moves of the cursor stay. What changes the clipboard, or makes a terminal answer, is shown as `?`."""
+    name = started(laptop, record, state="ended", owner="bob")
+    store(record, b"\x1b[1;31mred\x1b[0m\t50%\r\x1b[K\x1b[A\xc3\xa4\n\x1b]52;c;eA==\x07\x1b[6n\x1bP$q\x05\xc2\x9b5n")
+
+    shown = on_terminal(laptop, "logs", name)
+
+    assert shown == b"\x1b[1;31mred\x1b[0m\t50%\r\x1b[K\x1b[A\xc3\xa4\r\n?]52;c;eA==??[6n?P$q??5n"
+    assert "\x1b[6n" in laptop.bp("logs", name).stdout
+
+
+def on_terminal(laptop: Laptop, *words: str) -> bytes:
+    """Return what a command of bp writes to a terminal."""
+    terminal, output = pty.openpty()
+    with laptop.start(*words, stdout=output) as process:
+        os.close(output)
+        assert process.wait(30) == 0
+    parts = list[bytes]()
+    with suppress(OSError):
+        while part := os.read(terminal, 1 << 16):
+            parts.append(part)
+    os.close(terminal)
+    return b"".join(parts)
 
 
 def test_followed_logs_come_from_the_machine(laptop: Laptop, record: Record) -> None:
@@ -432,6 +459,7 @@ def test_the_run_of_a_colleague_is_repeated_by_copies_of_its_packs(laptop: Lapto
 
     assert done.returncode == 0, done.stderr
     assert record.packs[path] == content
+    assert "with the code of bob\n" in done.stderr
     assert given(laptop)["packs"] == [path]
     assert record.tags["owner"] == "ada"
 

@@ -143,6 +143,18 @@ def test_a_folder_without_a_repository_is_sent(cache: Path, folder: Path) -> Non
     assert (snapshot.head, snapshot.remote) == ("", "")
 
 
+def test_nobody_else_reads_the_cache(folder: Path, tmp_path: Path) -> None:
+    """Other accounts of a laptop, whatever the umask of the person is."""
+    former = os.umask(0)
+    try:
+        with module.open_shadow(tmp_path / "cache/lab", folder) as shadow:
+            shadow.take()
+    finally:
+        os.umask(former)
+
+    assert (tmp_path / "cache/lab").stat().st_mode & 0o777 == 0o700
+
+
 def test_an_empty_folder_is_a_tree(cache: Path, tmp_path: Path) -> None:
     """A command may need no file."""
     (tmp_path / "empty").mkdir()

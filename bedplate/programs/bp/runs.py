@@ -29,6 +29,8 @@ _PART, _PAUSE = 256 << 10, 2.0
 # The agent's status for a folder that is not there.
 _NO_RUN = 204
 _NUMBER = "[0-9]{6}"
+# Control characters, and sequences but those of colours and of moves.
+_CONTROLS = re.compile(rb"\x1b(?!\[[0-9;]*[A-HJKm])|[\x00-\x07\x0b-\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]")
 _REPEATED = ("command", "group", "image", "launch", "env", "given", "left_out", "head", "remote")
 # Colleagues can change tags. What a shell or a path gets of them is of these forms.
 _FORMS = {
@@ -89,8 +91,8 @@ class _Output:
         self.end = 0
 
     def write(self, data: bytes) -> None:
-        """Write what follows."""
-        write(data)
+        """Write what follows, to a terminal without what controls it: who has written the output is not sure."""
+        write(_CONTROLS.sub(b"?", data) if sys.stdout.isatty() else data)
         self.end += len(data)
 
     def print(self) -> None:
@@ -222,7 +224,8 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     except ValueError:
         raise BpError(f"the record of {run['name']} has no command", "select another run", WRONG) from None
     document = read_options(options, command)
-    say(f"repeats {run['name']}: {tags['command']}")
+    image = f", in {tags['image']}" if tags["image"] else ""
+    say(f"repeats {run['name']}: {tags['command']}", f"with the code of {_tag(run, 'owner')}{image}")
     person, paths = hub.settings.person, pack_paths(run)
     own = [f"packs/{person}/{path.rpartition('/')[2]}" for path in paths]
     with TemporaryDirectory() as folder:

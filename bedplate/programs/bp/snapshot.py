@@ -68,7 +68,8 @@ def open_shadow(cache: Path, folder: Path) -> Iterator["Shadow"]:
     """Yield the private repository of a folder once no other run of the folder uses it. Raises BpError."""
     path = cache / "trees" / sha256(os.fsencode(folder)).hexdigest()[:16]
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for private in (cache, path.parent):
+            private.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.with_suffix(".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

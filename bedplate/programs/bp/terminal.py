@@ -136,8 +136,9 @@ class _Stream:
 
 def _check_head(head: str) -> None:
     """Raise BpError if the API has not accepted the request."""
-    if not head.startswith("HTTP/1.1 101"):
-        raise BpError(f"the cluster refuses: {head.splitlines()[0]}", "ask your operator")
+    line = head.partition("\r\n")[0]
+    if not line.startswith("HTTP/1.1 101"):
+        raise BpError(f"the cluster refuses: {line}", "ask your operator")
 
 
 def _frame(data: bytes) -> "tuple[int, bytes, bytes] | None":
