@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -389,6 +390,31 @@ def test_files_that_a_program_leaves_are_kept(hub: RunHub, tmp_path: Path) -> No
         *(f"{ARTIFACTS}/output/{name}" for name in ("a/b%20c.txt", "model")),
     }
     assert "output" not in hub.tags
+
+
+@pytest.mark.parametrize(
+    ("script", "kept"),
+    [
+        ("mkfifo pipe; ln -s / all; ln -s . loop; mknod zero c 1 5; ln ../token a", ["a", "z"]),
+        ("printf x >'a\nb'; printf x >\"$(printf '\\377')\"; printf x >'%2e%2e'", ["%252e%252e", "%FF", "a%0Ab", "z"]),
+        ('for i in $(seq 1500); do mkdir d && cd -P d || exit 1; done; echo x >deep; cd "$BEDPLATE_OUTPUT"', ["z"]),
+        ("mkdir closed; touch closed/a; chmod 0 closed", ["z"]),
+        ('rm -r "$BEDPLATE_OUTPUT"; mkfifo "$BEDPLATE_OUTPUT"', []),
+    ],
+    ids=["kinds", "names", "depth", "closed", "none"],
+)
+def test_strange_files_do_not_hold_up_the_end(script: str, kept: list[str], hub: RunHub, tmp_path: Path) -> None:
+    """Files are kept, and nothing else; names are those of the disk. The record has its end in any case."""
+    run = shell(hub, tmp_path, f'cd "$BEDPLATE_OUTPUT"; {script}; echo x >z || true')
+
+    code = run.run()
+    # Python cannot remove it.
+    subprocess.run(("rm", "-rf", run.folder / "output"), check=True)
+
+    assert code == 0
+    names = [name.removeprefix(f"{ARTIFACTS}/output/") for name in sorted(hub.files) if "/output/" in name]
+    assert [name for name in names if not name.startswith(("d/", "closed/"))] == kept
+    assert (hub.statuses, hub.ends) == (["FINISHED"], 1)
 
 
 def test_a_hub_that_is_away_gets_everything_later(hub: RunHub, tmp_path: Path) -> None:

@@ -186,10 +186,14 @@ def test_code_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch: pyt
     wide: Any = [("100644", f"{number}", b"x") for number in range(10)]
     for _ in range(5):
         wide = [("40000", f"{number}", wide) for number in range(10)]
+    deep: Any = [("100644", "a", b"x")]
+    for _ in range(900):
+        deep = [("40000", "d", deep)]
     cases = {
         "entries": wide,
         "the same file": [("100644", f"{number}", bytes(1 << 17)) for number in range(9)],
         "a file": [("100644", "zeros", bytes(2 << 20))],
+        "a depth": deep,
         "a link": [("120000", "zeros", b"/a" * 5_000)],
         "a large link": [("120000", "zeros", bytes(1 << 17))],
     }

@@ -17,6 +17,8 @@ _PART = 1 << 16
 # Bytes of a pack, and of what is written, each entry with a block. A tree or a link has a part of it.
 # bp sends 500 MB and 100,000 files at most, but others may write a pack that grows without end.
 _MOST, _BLOCK, _PART_OF_TREE = 1 << 31, 4096, 32
+# Python removes folders by calls in one another.
+_LONGEST_PATH = 1000
 # Some file systems ignore case and invisible characters, or have short names.
 _INVISIBLE = re.compile("[\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _REFUSED = re.compile(r"|\.|\.\.|.*/.*|(\.git|git~1)[ .]*(:.*)?", re.IGNORECASE | re.DOTALL)
@@ -40,6 +42,7 @@ def check_out(paths: Iterable[Path], tree: str, folder: Path) -> None:
         try:
             while left:
                 key, path = left.pop()
+                _check_size("a path", len(str(path)) - len(str(folder)), _LONGEST_PATH)
                 path.mkdir()
                 for size, trees in _write_files(packs, key, path):
                     used += _BLOCK + size

@@ -185,12 +185,17 @@ class Run:
 
     def _put_output(self, patience: float) -> None:
         """Give the hub the files that the program has left for it; a tag says what it refuses."""
-        for file in sorted((self._folder / "output").rglob("*")):
-            name = quote(os.fsencode(file.relative_to(self._folder)))
+        left = [self._folder / "output"]
+        # Folders may be deeper than the calls of Python.
+        while left:
+            path = left.pop()
+            name = quote(os.fsencode(path.relative_to(self._folder)))
             try:
-                if file.is_file() and not file.is_symlink():
-                    self._hub.send(f"{self._told['ARTIFACTS']}/{name}", file, patience)
-            except HubError as error:
+                if path.is_dir() and not path.is_symlink():
+                    left += sorted(path.iterdir(), reverse=True)
+                elif path.is_file() and not path.is_symlink():
+                    self._hub.send(f"{self._told['ARTIFACTS']}/{name}", path, patience)
+            except (HubError, OSError) as error:
                 self._tags["output"] = f"not all files are kept, such as {name}: {error}"
 
     def _set_tags(self, tags: Mapping[str, str], patience: float) -> None:
