@@ -224,8 +224,7 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     except ValueError:
         raise BpError(f"the record of {run['name']} has no command", "select another run", WRONG) from None
     document = read_options(options, command)
-    image = f", in {tags['image']}" if tags["image"] else ""
-    say(f"repeats {run['name']}: {tags['command']}", f"with the code of {_tag(run, 'owner')}{image}")
+    say(f"repeats {run['name']}: {tags['command']}", f"with the code of {_tag(run, 'owner')}")
     person, paths = hub.settings.person, pack_paths(run)
     own = [f"packs/{person}/{path.rpartition('/')[2]}" for path in paths]
     with TemporaryDirectory() as folder:
