@@ -142,12 +142,13 @@ def test_a_person_gets_nothing_of_the_runs_of_others(node: Node, hub: RunHub) ->
 
 
 def test_a_lease_that_was_given_away_is_found_and_released(node: Node, hub: RunHub) -> None:
-    """A unit of the person's own outlives the run with its lease, without its limits: an administrator finds it."""
-    script = """for fd in /proc/$$/fd/*; do case $(readlink $fd) in */gpu-0) lease=${fd##*/};; esac; done
-systemd-run --user --quiet --pipe --unit=kept sleep 982 <&$lease &
-sleep 3"""
+    """A process in another control group outlives run and agent, without limits: an administrator finds it."""
+    script = """group=/sys/fs/cgroup$(grep ^0:: /proc/self/cgroup | cut -d: -f3)
+mkdir ${group%/*}/kept
+sleep 982 >/dev/null 2>&1 &
+echo $! >${group%/*}/kept/cgroup.procs && kill -9 $(pgrep -u runner -f bedplate-agent.run)"""
     runner = Runner(node, hub, "v-2", script, gpus=1, launch="program", memory=1)
-    runner.start("--follow")
+    runner.start()
     until(lambda: hub.ends == 1, 30, "no end of the record")
     assert hub.log() == b""
     lease = gpu_0(node)
