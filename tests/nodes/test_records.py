@@ -84,6 +84,17 @@ def test_a_killed_daemon_comes_back_with_every_run(node: Node, records: Records,
     assert records.create(f"killed-{unit[:6]}") == run
 
 
+def test_a_database_that_is_killed_while_it_starts_comes_back(node: Node, records: Records) -> None:
+    """Nobody has to act, whatever has started when the kill comes."""
+    run = records.create("killed-at-the-start")
+    for _ in range(3):
+        node.run(f"systemctl restart --no-block {DATABASE}")
+        node.run("for look in $(seq 500); do if pgrep --exact pg_ctlcluster; then break; fi; sleep 0.05; done")
+        node.run(f"sleep 0.3; systemctl kill --signal=KILL {DATABASE}")
+
+    assert records.repeat(f"runs/get?run_id={run}")["run"]["info"]["run_id"] == run
+
+
 def log_values(records: Records, run: str, count: int) -> None:
     """Log values, each until it is answered."""
     for value in range(count):

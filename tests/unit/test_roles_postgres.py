@@ -34,6 +34,17 @@ def test_an_unknown_distribution_is_refused() -> None:
         Recorder(facts.but({"server.LinuxDistribution": _OTHER})).play(Postgres(has_volume=False))
 
 
+def test_a_start_that_fails_is_tried_again() -> None:
+    """Debian's unit ignores it, and may then wait for a process that was killed; a recovery has a day."""
+    rows = Recorder(recorded("debian-12")).play(Postgres(has_volume=True)).written(LIMITS).splitlines()
+    starts = [row for row in rows if row.startswith("ExecStart=")]
+
+    assert starts == [
+        "ExecStart=",
+        "ExecStart=/usr/bin/pg_ctlcluster --skip-systemctl-redirect %i start -- --timeout=86400",
+    ]
+
+
 @pytest.mark.parametrize("has_volume", [True, False])
 def test_a_hub_with_a_volume_needs_its_mount(has_volume: bool) -> None:  # noqa: FBT001  pytest passes it by name
     """At a site the data is in a folder of the machine."""
