@@ -10,13 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from . import records
-from .doctor import check_lines, checks
-from .gpus import add_options as add_options_of_gpus
-from .gpus import gpu_lines, read_gpus
 from .hub import MISSING, PARTLY, BpError, Hub, answer_lines, load_settings, printable
-from .proxy import Proxy
-from .secret import add_options as add_options_of_secret
-from .secret import change_secrets
 
 _STARTS = {"run", "again"}
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
@@ -85,19 +79,31 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     ui.add_argument("service", nargs="?", choices=["mlflow"], default="mlflow")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
     gpus = commands.add_parser("gpus", help="show who has, uses and waits for GPUs", allow_abbrev=False)
-    add_options_of_gpus(gpus)
-    add_options_of_secret(commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False))
+    secret = commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False)
     for command in (runs, show, doctor, gpus, compare, files):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
     run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
     run.usage = "bp run [options] -- COMMAND ..."
-    if words and words[0] in _STARTS:
-        # Other commands start without its modules.
+    _add_options(words[0] if words else "", run, again, gpus, secret)
+    return parser.parse_args(words), program
+
+
+def _add_options(word: str, *parsers: argparse.ArgumentParser) -> None:
+    """Add the options of one command, whose module others start without."""
+    run, again, gpus, secret = parsers
+    if word in _STARTS:
         from .run import add_options  # noqa: PLC0415
 
         add_options(run)
         add_options(again, ("--gpus", "--cpus", "--memory", "--launch", "--param", "--include"))
-    return parser.parse_args(words), program
+    if word == "gpus":
+        from .gpus import add_options as add_options_of_gpus  # noqa: PLC0415
+
+        add_options_of_gpus(gpus)
+    if word == "secret":
+        from .secret import add_options as add_options_of_secret  # noqa: PLC0415
+
+        add_options_of_secret(secret)
 
 
 def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> int:
@@ -115,12 +121,18 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
     if options.command == "ui":
         return _serve(hub)
     if options.command == "doctor":
+        from .doctor import check_lines, checks  # noqa: PLC0415  as above
+
         document = results = list(checks(hub))
         lines, status = check_lines(results), 0 if all(result["ok"] for result in results) else MISSING
     elif options.command == "gpus":
+        from .gpus import gpu_lines, read_gpus  # noqa: PLC0415  as above
+
         document = answers = read_gpus(hub, options)
         lines, status = gpu_lines(answers), PARTLY if "error" in {*chain(*answers["machines"].values())} else 0
     elif options.command == "secret":
+        from .secret import change_secrets  # noqa: PLC0415  as above
+
         document = answers = change_secrets(hub, options.verb, options.names)
         lines, status = answer_lines(answers), PARTLY if "error" in {*chain(*answers.values())} else 0
     elif options.command == "show":
@@ -142,6 +154,8 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
 
 def _serve(hub: Hub) -> int:
     hub.token()
+    from .proxy import Proxy  # noqa: PLC0415  as above
+
     with Proxy(hub) as proxy:
         _print([proxy.address])
         sys.stderr.write("Open this address in your browser, once. Ctrl-C ends the proxy.\n")
