@@ -22,12 +22,12 @@ def main() -> None:
     """Measure, and print the figures; exit with 1 if the target is missed."""
     with TemporaryDirectory() as name:
         base = Path(name)
-        make_folder(base / "code")
+        make_folder(base / "code", FILES, SIZE)
         first = seconds(lambda: snapshot(base))
         seconds(lambda: rsync(base))
         times: dict[str, list[tuple[float, float]]] = {"snapshot and pack": [], "rsync": []}
         for number in range(ROUNDS):
-            with (base / "work/0/0.py").open("a") as file:
+            with (base / "code/0/0.py").open("a") as file:
                 file.write(f"edit = {number}\n")
             times["snapshot and pack"].append(seconds(lambda: snapshot(base)))
             times["rsync"].append(seconds(lambda: rsync(base)))
@@ -38,13 +38,13 @@ def main() -> None:
     sys.exit(0 if median(processor for processor, _ in times["snapshot and pack"]) <= TARGET else 1)
 
 
-def make_folder(folder: Path) -> None:
-    """Write files that a compression halves."""
+def make_folder(folder: Path, files: int, size: int) -> None:
+    """Write so many files with these bytes in all, which a compression halves."""
     source = random.Random(1)  # noqa: S311  the same files each time
-    for number in range(FILES):
+    for number in range(files):
         path = folder / str(number % 40) / f"{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        half = SIZE // FILES // 2
+        half = size // files // 2
         path.write_bytes(source.randbytes(half) + b"x = 1\n" * (half // 6))
 
 
