@@ -123,7 +123,7 @@ def report_help(bench: Bench) -> bool:
     ours, peer = (median(figures) for figures in zip(*rounds, strict=True))
     seconds = ours / ((before + clock_pace()) / 2)
     print(f"bp --help {seconds:.3f} s at full speed (target {HELP}); elapsed {ours:.3f} s, Python alone {peer:.3f} s")
-    return seconds > HELP
+    return bool(seconds > HELP)
 
 
 def main() -> int:
