@@ -327,6 +327,21 @@ def test_a_pack_that_the_hub_has_is_no_error(laptop: Laptop, record: Record) -> 
     assert [line for line, _, _ in record.hub.requests if line.startswith("PUT")] == [*puts, puts[0]]
 
 
+def test_a_pack_of_a_month_ago_is_sent_again(laptop: Laptop, record: Record) -> None:
+    """An operator may have removed it, and who does not wait for the end of a run hears nothing of its status 203."""
+    laptop.bp("run", "-d", "--", "true")
+    record.packs.clear()
+    laptop.bp("run", "-d", "--", "true")
+    assert not record.packs
+    (marker,) = laptop.cache.glob("bedplate/lab/trees/*/objects/pack/*.sent")
+    os.utime(marker, (time.time() - 31 * 86_400,) * 2)
+
+    laptop.bp("run", "-d", "--", "true")
+
+    assert [*record.packs] == given(laptop)["packs"]
+    assert time.time() - marker.stat().st_mtime < 60
+
+
 def test_options_reach_agent_and_record(laptop: Laptop, record: Record) -> None:
     """Variables without their values in the record."""
     words = (

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _GRACE = 30
 _INTERRUPTED, _NO_CODE, _LONGEST = 130, 203, 5_000
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400}
+# Seconds for which the hub has a pack: an operator may remove old ones, and a run with `-d` tells nobody of it.
+_STAYS = 30 * 86_400
 # The token of a run is valid for 60 days.
 _TIME, _LONGEST_TIME = "24h", "59d"
 # Programs that start ranks themselves.
@@ -99,7 +102,7 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
         shadow = stack.enter_context(open_shadow(hub.folder, folder))
         snapshot = shadow.take(options.include)
         packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
-        new = {name: pack for name, pack in packs.items() if not pack.with_suffix(".sent").exists()}
+        new = {name: pack for name, pack in packs.items() if not _is_sent(pack)}
         code = start_code(hub, options, asked.result(), document, Code(snapshot, [*packs], new, stack.close))
     if code == _NO_CODE:
         # The hub may have lost a pack that this laptop counts as sent.
@@ -181,6 +184,12 @@ def _follow(agent: Union[Agent, "Job"], document: Mapping[str, Any]) -> int:
         agent.close()
         say("", f"{document['id']} goes on: `bp logs -f {document['id']}`, or `bp stop {document['id']}`")
         return _INTERRUPTED
+
+
+def _is_sent(pack: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return time.time() - pack.with_suffix(".sent").stat().st_mtime < _STAYS
+    return False
 
 
 def _send(hub: Hub, place: str, pack: Path) -> None:
