@@ -105,6 +105,17 @@ def test_the_hub_gets_each_part_once_and_the_last_as_it_grows(spool: Spool, tmp_
     assert sorted(path.name for path in (tmp_path / "0").iterdir()) == [f"{number:06}" for number in range(17, 81)]
 
 
+def test_other_files_beside_the_parts_are_no_output(spool: Spool, tmp_path: Path) -> None:
+    """The program can write there: what is no number is neither sent nor read, and what follows still is."""
+    (tmp_path / "0/junk").write_bytes(b"junk")
+    (tmp_path / "0/9999999").write_bytes(b"junk")
+    spool.write(b"one\n")
+    spool.flush()
+
+    assert dict(spool.missing()) == {"000000": b"one\n"}
+    assert b"".join(follow(tmp_path / "0", 0, lambda: True)) == b"one\n"
+
+
 def test_the_middle_is_left_out_while_the_hub_is_away(
     spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 PART = 256 << 10
 """Bytes of a part; the last one grows."""
+# The program may write other files beside the parts.
+_NAMES = "[0-9]" * 6
 # Parts that are kept, of which the first half is never left out; parts that readers may lack after the hub has them.
 _MOST, _BEHIND = 1024, 64
 # Seconds between two stored states of a line that is not complete; its bytes at which it is stored in any case.
@@ -60,7 +62,7 @@ class Spool:
 
     def _leave_out(self) -> None:
         """Remove parts from the middle while the hub is away for too long; a part says so in their place."""
-        while len(parts := sorted(self._folder.iterdir())) > _MOST:
+        while len(parts := sorted(self._folder.glob(_NAMES))) > _MOST:
             parts[_MOST // 2 + 1].unlink()
             self._left_out += PART
             note = f"\n[bedplate: {self._left_out >> 10} KiB of output are left out: the hub was away]\n"
@@ -68,7 +70,7 @@ class Spool:
 
     def missing(self) -> Iterator[tuple[str, bytes]]:
         """Yield each part that the hub lacks. Whoever asks for the next has put it there."""
-        parts = sorted(self._folder.iterdir())
+        parts = sorted(self._folder.glob(_NAMES))
         for path in parts:
             if int(path.name) < self._sent[0]:
                 continue
@@ -92,7 +94,7 @@ def follow(folder: Path, start: int, is_over: Callable[[], bool], pause: float =
     while not was_over:
         # Before the last look, not after it.
         was_over = is_over()
-        for path in sorted(folder.glob("*")):
+        for path in sorted(folder.glob(_NAMES)):
             if int(path.name) < number:
                 continue
             at = at if int(path.name) == number else 0
