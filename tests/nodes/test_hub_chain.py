@@ -68,8 +68,8 @@ def test_a_person_sees_runs_and_pages_with_the_archive_only(hub: WholeHub, lapto
     assert (listed.returncode, "grace-1127-brave-otter" in listed.stdout) == (0, True), listed.stderr
     assert run in laptop.bp("show", run, "--json").stdout
     # Wildcards of SQL are plain characters.
-    found = [len(json.loads(laptop.bp("runs", "--json", "--text", text).stdout)) for text in ("BRAVE-", "brave_")]
-    assert found == [1, 0]
+    counts = [len(json.loads(laptop.bp("runs", "--json", "--text", text).stdout)) for text in ("BRAVE-", "brave_")]
+    assert counts == [1, 0]
     with pages(laptop) as address:
         server = re.sub("/login/.*", "", address)
         search = ("--json", '{"experiment_ids": ["1"]}')
