@@ -272,11 +272,11 @@ def test_a_run_that_was_counted_as_lost_goes_on_in_the_record(hub: RunHub, tmp_p
     hub.is_away = True
     hub.end_connections()
     time.sleep(1)
-    hub.tags["state"] = "ended"
+    hub.tags.update({"state": "ended", "cause": "its pod was silent"})
 
     hub.is_away = False
     wait_for(lambda: hub.statuses == ["RUNNING"])
-    assert hub.tags["state"] == "running"
+    assert (hub.tags["state"], hub.tags["cause"]) == ("running", "unknown")
     (run.folder / "go").touch()
 
     assert run.end_of(process) == 0

@@ -147,6 +147,17 @@ def test_a_run_without_a_start_or_with_an_old_state_is_not_guessed(laptop: Lapto
     assert row.split()[2:5] == ["killed", "unknown", "unknown"]
 
 
+def test_a_run_that_goes_on_has_no_end(laptop: Laptop, hub: FakeHub) -> None:
+    """MLflow keeps the former end of a run that was counted as lost, and reports again."""
+    run = _run(state="running")
+    run["info"]["end_time"] = run["info"]["start_time"] + 90_000
+    hub.answer(f"{API}runs/search", {"runs": [run]})
+
+    (document,) = json.loads(laptop.bp("runs", "--json").stdout)
+
+    assert (run["info"]["status"], document["end_time"]) == ("RUNNING", None)
+
+
 def test_no_runs_are_a_table_without_rows(laptop: Laptop, hub: FakeHub) -> None:
     """MLflow leaves out an empty list."""
     hub.answer(f"{API}runs/search", {})

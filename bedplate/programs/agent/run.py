@@ -167,7 +167,7 @@ class Run:
                 tags, due, is_refused, was_away = {}, time.monotonic() + _REPORT, False, False
             except HubError as error:
                 # The hub ends records of runs of which it has heard nothing.
-                tags, is_denied = running, error.status in _DENIED
+                tags, is_denied = {**running, "cause": "unknown"}, error.status in _DENIED
                 if is_denied and is_refused:
                     self._is_refused = True
                     ranks.asked.append((f"stopped: {error}", min(self._grace, _REPEAT)))

@@ -197,7 +197,8 @@ def _run(run: Any) -> Mapping[str, Any]:  # noqa: ANN401  of any kind
         "experiment": str(info.get("experiment_id", "")),
         "status": str(info["status"]),
         "start_time": int(info.get("start_time") or 0) or None,
-        "end_time": int(info.get("end_time") or 0) or None,
+        # MLflow keeps the end of a run that was counted as lost, and reports again.
+        "end_time": None if info["status"] in _GOING_ON else int(info.get("end_time") or 0) or None,
         **{part: {str(item["key"]): item["value"] for item in data.get(part, ())} for part in _PARTS},
     }
 
