@@ -33,6 +33,8 @@ from pathlib import Path
 base, agent = Path({{base!r}}), {{agent!r}}
 units = base / "units"
 units.mkdir(exist_ok=True)
+if (base / "no-bus").exists():
+    sys.exit("Failed to connect to bus: Connection refused")
 if Path(sys.argv[0]).name == "systemctl":
     action, unit = sys.argv[2], units / sys.argv[-1]
     pid = int(unit.read_text() or 0) if unit.exists() else 0
@@ -232,6 +234,23 @@ def test_runs_are_stopped(machine: Machine, hub: RunHub, tmp_path: Path) -> None
     wait_for(lambda: hub.statuses == ["KILLED"])
     assert machine.agent("stop", ID).returncode == 0
     assert hub.statuses == ["KILLED"]
+
+
+def test_a_manager_that_does_not_answer_ends_no_run(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """It is updated, for example. The run goes on, `stop` says that it cannot, and `follow` waits."""
+    machine.agent("start", given=given(hub, tmp_path, "echo ready; while [ ! -e ../go ]; do sleep 0.1; done"))
+    wait_for((machine.folder / "started").exists)
+    (tmp_path / "no-bus").touch()
+
+    assert machine.agent("stop", ID).returncode == 204
+    follow = subprocess.Popen((*machine.command, "follow", ID), env=machine.environment)
+    with pytest.raises(subprocess.TimeoutExpired):
+        follow.wait(4)
+    assert not (machine.folder / "end.json").exists()
+    (machine.folder / "go").touch()
+
+    assert follow.wait(20) == 0
+    wait_for(lambda: hub.statuses == ["FINISHED"])
 
 
 def test_an_agent_that_was_killed_has_an_end(machine: Machine, hub: RunHub, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from .spool import follow
 
 AGENT, GPUS = "/usr/local/bin/bedplate-agent", "/usr/local/bin/bedplate-gpus"
 _ID, _KILLED, _LOOK = re.compile("[a-z_][a-z0-9_-]{0,199}"), 137, 2.0
-_GOING_ON = {"active", "activating", "deactivating", "reloading"}
+_GOING_ON, _OVER = {"active", "activating", "deactivating", "reloading"}, {"inactive", "failed"}
 
 
 def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = Path("/var/cache/bedplate/runs")) -> int:
@@ -120,7 +120,7 @@ def _end_cut(base: Path) -> int:
         folder = path.parent
         try:
             is_cut = (folder / END).exists() or read(path)["boot"] != _boot()
-            if is_cut and not (folder / RECORDED).exists() and not _is_going_on(folder):
+            if is_cut and not (folder / RECORDED).exists() and _is_over(folder):
                 _end(folder)
         except (HubError, OSError, ValueError, LookupError) as error:
             sys.stderr.write(f"{folder.name}: {error}\n")
@@ -190,7 +190,16 @@ def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_going_on(folder: Path) -> bool:
-    return run("systemctl", "--user", "is-active", f"bp-{folder.name}").text.strip() in _GOING_ON
+    return _state_of_unit(folder) in _GOING_ON
+
+
+def _is_over(folder: Path) -> bool:
+    # A manager that does not answer, such as during an update of systemd, says nothing of the run.
+    return _state_of_unit(folder) in _OVER
+
+
+def _state_of_unit(folder: Path) -> str:
+    return run("systemctl", "--user", "is-active", f"bp-{folder.name}").text.strip()
 
 
 def _follow(folder: Path, rank: str, start: int) -> int:
@@ -203,7 +212,7 @@ def _follow(folder: Path, rank: str, start: int) -> int:
         if (folder / END).exists() or time.monotonic() - looked[0] < _LOOK:
             return (folder / END).exists()
         looked[0] = time.monotonic()
-        return not _is_going_on(folder)
+        return _is_over(folder)
 
     with (folder / "unit").open("a+", errors="replace") as unit:
         unit.seek(0, os.SEEK_END if start else os.SEEK_SET)
@@ -218,7 +227,7 @@ def _follow(folder: Path, rank: str, start: int) -> int:
 
 
 def _stop(folder: Path, *, is_now: bool) -> None:
-    if not _is_going_on(folder):
+    if _is_over(folder):
         _end(folder)
         return
     write_text(folder / STOP, json.dumps({"by": _person(), "now": is_now}))
