@@ -246,6 +246,13 @@ def test_wrong_words_are_refused(words: list[str], laptop: Laptop, hub: FakeHub)
     assert not hub.bodies
 
 
+def test_a_wrong_count_of_runs_is_refused_in_a_line(laptop: Laptop) -> None:
+    """The message has the range, not each of its numbers."""
+    done = laptop.bp("runs", "-n", "0")
+
+    assert done.stderr.splitlines()[-1] == "bp runs: error: argument -n: write a number from 1 to 1000"
+
+
 def test_a_token_is_asked_for_once(laptop: Laptop, hub: FakeHub) -> None:
     """By ssh with the archive's host keys; its file is private. It is in a header, and no word of a process."""
     for _ in range(2):

@@ -416,23 +416,24 @@ def test_the_place_is_the_smallest_that_is_enough(words: list[str], machine: str
         (["--launch", "torchrun"], "argument --launch", ""),
         (["--on", "disk"], "no machine for runs is named disk", "write"),
         (["--group", "gpus"], "no group for runs is named gpus", "write gpu"),
-        (["--gpus", "24"], "no machine has 24 GPUs", "at most 16, on batch"),
-        (["--group", "gpu", "--gpus", "16"], "no machine has 16 GPUs", "at most 8, on gpu-1.us-west-2"),
-        (["--on", "titan-03", "--gpus", "5"], "no machine has 5 GPUs", "at most 4, on titan-03.cellar"),
+        (["--gpus", "24"], "every machine has fewer than 24 GPUs", "at most 16, on batch"),
+        (["--group", "gpu", "--gpus", "16"], "gpu has fewer than 16 GPUs", "at most 8, on gpu-1.us-west-2"),
+        (["--on", "titan-03", "--gpus", "5"], "titan-03 has fewer than 5 GPUs", "at most 4, on titan-03.cellar"),
         (["--on", "titan-03", "--group", "gpu"], "no machine for runs is named titan-03", "gpu-1"),
         (["--nodes=2"], "unrecognized arguments: --nodes=2", ""),
         (["--for", "8"], "argument --for: the value is not of the form 8h", ""),
         (["--for", "0h"], "argument --for", ""),
         (["--for", "60d"], "at most 59d", "--for 59d"),
         (["--gpus", "-1"], "argument --gpus", ""),
-        (["--param", "lr"], "argument --param", ""),
-        (["--env", "BEDPLATE_HUB=x"], "argument --env", ""),
-        (["--name", "Lr"], "argument --name", ""),
+        (["--param", "lr"], "argument --param: the value is not of the form K=V: a parameter", ""),
+        (["--env", "BEDPLATE_HUB=x"], "argument --env", "BEDPLATE_*, MLFLOW_*"),
+        (["--memory", "16G"], "argument --memory", "GiB"),
+        (["--name", "Lr"], "argument --name", "24 of a-z, 0-9"),
         # Kubernetes takes no more for a Job, with the longest person and the date, and no such end.
         (["--name", "a" * 25], "argument --name", ""),
         (["--name", "lr-"], "argument --name", ""),
         (["--include", "../secret"], "no such file", ""),
-        (["python"], "unrecognized arguments: python", ""),
+        (["python"], "unrecognized arguments: python", "bp run [options] -- COMMAND ..."),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_start(
@@ -446,7 +447,7 @@ def test_what_cannot_be_is_refused_before_the_start(
     assert not record.packs
 
 
-@pytest.mark.parametrize("words", [["run"], ["run", "--"], ["run", "--", "x" * 6_000]])
+@pytest.mark.parametrize("words", [["run"], ["run", "--"], ["run", "--", "x" * 6_000], ["run", "python", "x.py"]])
 def test_a_command_is_needed(words: list[str], laptop: Laptop) -> None:
     """Of at most 5,000 characters: the record keeps it."""
     done = laptop.bp(*words)

@@ -43,10 +43,12 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     words, program = words[:end], words[end + 1 :]
     parser = argparse.ArgumentParser("bp", description="Your runs, and the pages of the hub.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
+    run.usage = "bp run [options] -- COMMAND ..."
     runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)
     runs.add_argument("--owner", metavar="NAME", default="", help="of this person; default: yours")
     runs.add_argument("--all", action="store_true", help="of everyone")
-    runs.add_argument("-n", type=int, choices=range(1, _MOST + 1), metavar="N", default=20, help="default: 20")
+    runs.add_argument("-n", type=_count, metavar="N", default=20, help="default: 20")
     runs.add_argument("--state", choices=records.STATES, default="", help="in this state")
     runs.add_argument("--group", metavar="G", default="", help="of this group")
     runs.add_argument("--text", metavar="TEXT", default="", help="with this in name, command or cause")
@@ -82,10 +84,18 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     secret = commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False)
     for command in (runs, show, doctor, gpus, compare, files):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
-    run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
-    run.usage = "bp run [options] -- COMMAND ..."
     _add_options(words[0] if words else "", run, again, gpus, secret)
-    return parser.parse_args(words), program
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        fix = "; write `bp run -- python train.py`" if options.command == "run" and not program else ""
+        commands.choices.get(options.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}{fix}")
+    return options, program
+
+
+def _count(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) <= _MOST:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"write a number from 1 to {_MOST}")
 
 
 def _add_options(word: str, *parsers: argparse.ArgumentParser) -> None:

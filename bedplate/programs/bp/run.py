@@ -49,9 +49,9 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--image", "I", ".*", "", "for the cluster: a name of `jobs.images`, or repository@sha256:DIGEST"),
     ("--launch", "HOW", "ranks|program|", "", "start the command once a GPU (ranks), or once (program)"),
     ("--for", "8h", "[1-9][0-9]{0,3}[mhd]|", "", "the longest time, in m, h or d; default: the operator's, or 24h"),
-    ("--name", "NAME", "[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?|", "", "the end of its name; default: two words"),
+    ("--name", "NAME", "[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?|", "", "the end of its name, at most 24 of a-z, 0-9 and -"),
     ("--param", "K=V", _VALUE, [], "a parameter, which the record has; several times"),
-    ("--env", "K=V", f"(?!{_OWN}){_VALUE}", [], "a variable, which the record has not; several times"),
+    ("--env", "K=V", f"(?!{_OWN}){_VALUE}", [], "a variable, not BEDPLATE_*, MLFLOW_* or CUDA_V*; several times"),
     ("--secret", "NAME", SECRET, [], "a secret as a variable; NAME=VARIABLE: as another one; several times"),
     ("--include", "FILE", ".+", [], "send a file that is ignored, or named as a secret; several times"),
     ("--notify", "", "", False, "send you a message at the end, even if that is soon"),
@@ -79,7 +79,7 @@ def add_options(parser: argparse.ArgumentParser, without: Collection[str] = ()) 
         kind: dict[str, Any] = {"action": "store_true"}
         if value:
             action = "append" if isinstance(default, list) else "store"
-            kind = {"action": action, "metavar": value, "type": partial(_check, pattern, value)}
+            kind = {"action": action, "metavar": value, "type": partial(_check, pattern, f"{value}: {text}")}
         parser.add_argument(name, default=default, help=text, **kind)
 
 
@@ -87,7 +87,7 @@ def _check(pattern: str, form: str, text: str) -> str:
     if re.fullmatch(pattern, text, re.DOTALL):
         return text
     # The value may be secret.
-    raise argparse.ArgumentTypeError(f"the value is not of the form {form}, or not allowed")
+    raise argparse.ArgumentTypeError(f"the value is not of the form {form}")
 
 
 def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
