@@ -44,7 +44,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     parser = argparse.ArgumentParser("bp", description="Your runs, and the pages of the hub.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     run = commands.add_parser("run", help="run a command with the files of this folder", allow_abbrev=False)
-    run.usage = "bp run [options] -- COMMAND ..."
+    run.usage = "bp run [options] -- COMMAND ..., such as `bp run -- python train.py`"
     runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)
     runs.add_argument("--owner", metavar="NAME", default="", help="of this person; default: yours")
     runs.add_argument("--all", action="store_true", help="of everyone")
@@ -87,8 +87,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     _add_options(words[0] if words else "", run, again, gpus, secret)
     options, unknown = parser.parse_known_args(words)
     if unknown:
-        fix = "; write `bp run -- python train.py`" if options.command == "run" and not program else ""
-        commands.choices.get(options.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}{fix}")
+        commands.choices.get(options.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     return options, program
 
 

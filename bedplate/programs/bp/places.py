@@ -58,8 +58,7 @@ def choose_place(fleet: Mapping[str, Any], name: str, group: str, gpus: int, ima
     fitting.sort(key=lambda place: (place.facts["gpus"] or 0, bool(place.selector), place.facts["price"] or 0))
     largest = fitting[-1].facts["gpus"] or 0
     if largest < gpus:
-        where = name or group or "every machine"
-        raise BpError(f"{where} has fewer than {gpus} GPUs", f"at most {largest}, on {fitting[-1].name}", WRONG)
+        raise BpError(f"no machine for this has {gpus} GPUs", f"at most {largest}, on {fitting[-1].name}", WRONG)
     return next(place for place in fitting if (place.facts["gpus"] or 0) >= gpus)
 
 

@@ -147,6 +147,7 @@ def start_code(
             tags |= {"base": code.packs[0].rpartition("/")[2].partition("-")[0], "size": snapshot.size}
             tags |= {"left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
             run |= create_run(hub, options.name, tags, document["params"])
+            say(f"run {run['name']}")
             document |= {"id": run["name"], "run": run["run"], "experiment": run["experiment"], "tree": snapshot.tree}
             document |= {"packs": code.packs, "token": hub.run_token(run["run"]), **hub.facts}
             for task in sent:
