@@ -144,6 +144,23 @@ def test_a_run_is_lost_only_if_nobody_will_hear_of_it(
     assert lost_cause({"start": NOW - 60, **run, **seen}, fleet, NOW) == cause
 
 
+def test_pods_are_lost_after_a_day_if_no_run_reports(mlflow: FakeRecord) -> None:
+    """The way to the hub may be cut for all: then the runs go on, and nobody is told of an end."""
+
+    def add(name: str, hours: float) -> None:
+        seen = str(int((NOW - hours * 3_600) * 1000))
+        mlflow.add(name, NOW - 3 * DAY, state="running", image="r@sha256:1", seen=seen)
+
+    add("silent", 2)
+    add("lost", 30)
+    _sweep(mlflow)
+    assert {name: run["tags"]["state"] for name, run in mlflow.runs.items()} == {"silent": "running", "lost": "ended"}
+
+    add("alive", 0)
+    _sweep(mlflow)
+    assert {name: run["tags"]["state"] for name, run in mlflow.runs.items()}["silent"] == "ended"
+
+
 def test_a_lost_run_ends_when_it_was_last_seen(mlflow: FakeRecord) -> None:
     """Its record has an end, a state and a cause; runs that go on stay as they are."""
     mlflow.add("lost", NOW - DAY, state="running", machine="train-7", seen=str(int((NOW - 7_200) * 1000)))

@@ -9,7 +9,8 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ _EXPERIMENT, _TAG = "jobs", "bedplate."
 # Seconds: an agent reports every minute. A machine that EC2 does not have cannot come back; others may be cut off. The
 # agent of a pod that was cut off takes its end back. Code may be sent for hours.
 _SILENT, _UNREACHED, _UNSTARTED, _FRESH = 900, 7 * 86_400, 86_400, 600
+# While nobody reports, the way to the hub may be cut for all.
+_CUT = 86_400
 _PAGE = 200
 Run = Mapping[str, Any]
 
@@ -83,10 +86,11 @@ def _last_sign(run: Run) -> float:
     return int(seen) / 1000 if seen.isdecimal() else float(run["start"])
 
 
-def lost_cause(run: Run, fleet: Mapping[str, Any], now: float, since: float = 0.0) -> str:
+def lost_cause(run: Run, fleet: Mapping[str, Any], now: float, since: float = 0.0, heard: float = inf) -> str:
     """Return why nobody will hear of a run again; empty if somebody may.
 
-    The machines of fleet.json count only if it is of now, and complete. The record takes reports since a time.
+    The machines of fleet.json count only if it is of now, and complete. The record takes reports since a time, and
+    the last one of any run was heard at another.
     """
     machine, silent = str(run.get("machine", "")), now - _last_sign(run)
     if "state" not in run:
@@ -97,7 +101,7 @@ def lost_cause(run: Run, fleet: Mapping[str, Any], now: float, since: float = 0.
     is_known = not fleet.get("faults") and (fleet.get("time") or 0) > now - _FRESH
     if machine and is_known and machine not in fleet["machines"] and silent > _SILENT:
         return f"its machine {machine} has ended"
-    if "image" in run and "seen" in run and min(silent, now - since) > _SILENT:
+    if "image" in run and "seen" in run and min(silent, now - since) > (_CUT if now - heard > _SILENT else _SILENT):
         return f"its pod was silent for {_SILENT // 60} minutes: it was deleted or evicted, or its node is lost"
     return f"nothing was heard of it for {_UNREACHED // 86_400} days" if silent > _UNREACHED else ""
 
@@ -106,9 +110,14 @@ def sweep(record: Record, fleet: Mapping[str, Any], now: float) -> None:
     """End the records of lost runs. Their tokens stay: an agent that was only cut off writes its own end."""
     since = Path(record.path).stat().st_mtime
     # Pages of a search would move while runs end.
-    for run in [*record.search("attributes.status = 'RUNNING'")]:
+    runs = [*record.search("attributes.status = 'RUNNING'")]
+    heard = 0.0
+    for run in runs:
+        with suppress(ArithmeticError, ValueError):
+            heard = max(heard, _last_sign(run))
+    for run in runs:
         try:
-            if cause := lost_cause(run, fleet, now, since):
+            if cause := lost_cause(run, fleet, now, since, heard):
                 record.end(run, cause)
         except (OSError, http.client.HTTPException, ValueError, LookupError, ArithmeticError) as error:
             # Colleagues can write the tags of a run. The others have their ends nevertheless.
