@@ -175,6 +175,7 @@ def test_a_run_gets_secrets_as_variables(stored: Laptop, record: Record) -> None
         (["HF_TOKEN=hf_hidden"], "argument --secret: the value is not of the form", ""),
         (["HF_TOKEN=MLFLOW_RUN_ID"], "argument --secret", ""),
         (["BEDPLATE_HUB"], "argument --secret", ""),
+        (["CUDA-VISIBLE-DEVICES"], "argument --secret", ""),
     ],
 )
 def test_a_secret_that_its_place_lacks_is_refused(

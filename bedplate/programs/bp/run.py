@@ -35,7 +35,7 @@ _STAYS = 30 * 86_400
 _TIME, _LONGEST_TIME = "24h", "59d"
 # Programs that start ranks themselves.
 _LAUNCHERS = {"torchrun", "mpirun"}
-_NUMBER, _VALUE, _OWN = "[0-9]{1,4}", "[A-Za-z_][A-Za-z0-9_]{0,200}=.{0,5000}", "BEDPLATE_|MLFLOW_|CUDA_V"
+_NUMBER, _VALUE, _OWN = "[0-9]{1,4}", "[A-Za-z_][A-Za-z0-9_]{0,200}=.{0,5000}", "BEDPLATE[_-]|MLFLOW[_-]|CUDA[_-]V"
 # Capitals: a value that is written here by mistake reaches no record.
 SECRET = f"(?!{_OWN}){NAME}|{NAME}=(?!{_OWN})[A-Z_][A-Z0-9_]{{0,200}}"
 """The form of a secret of a run: its name, and that of its variable."""
