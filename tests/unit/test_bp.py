@@ -182,11 +182,12 @@ def test_texts_of_others_do_not_control_the_terminal(laptop: Laptop, hub: FakeHu
 
 @pytest.mark.parametrize("word", ["ada-1127-brave-otter", RUN_ID])
 def test_a_run_is_shown_by_name_and_by_id(word: str, laptop: Laptop, hub: FakeHub) -> None:
-    """With parameters, last metrics, tags and cause; what is unknown is said."""
+    """With parameters, last metrics, tags and cause; what it has not is shown as `-`."""
     run = _run(cause="out of memory on titan-03", state="ended")
     run["info"] |= {"status": "FAILED", "end_time": run["info"]["start_time"] + 90_000}
     run["data"]["params"] = [{"key": "lr", "value": "0.1"}]
-    run["data"]["tags"] += [{"key": "note", "value": "second"}, {"key": "mlflow.user", "value": "ada"}]
+    tags = {"note": "second", "mlflow.user": "ada", "bedplate.id": "ada-1127-brave-otter"}
+    run["data"]["tags"] += [{"key": key, "value": value} for key, value in tags.items()]
     for path, document in (("search", {"runs": [run]}), ("get", {"run": run})):
         hub.answer(f"{API}runs/{path}", document)
 
@@ -197,7 +198,7 @@ def test_a_run_is_shown_by_name_and_by_id(word: str, laptop: Laptop, hub: FakeHu
         "state failed",
         "took 0:01:30",
         "cause out of memory on titan-03",
-        "image unknown",
+        "image -",
         "parameters",
         "lr 0.1",
     )

@@ -289,7 +289,9 @@ def show_lines(run: Mapping[str, Any], now: float) -> Iterator[str]:
     tags = {key: value for key, value in run["tags"].items() if not key.startswith("mlflow.")}
     facts = {"name": run["name"] or _UNKNOWN, "state": _state(run), "started": start}
     facts["took" if run["end_time"] else "takes so far"] = took
-    facts.update({name: tags.pop(_TAG + name, _UNKNOWN) for name in _SHOWN})
+    # A run of bp has all that there is: a machine has no image, and what goes on has no cause.
+    missing = "-" if f"{_TAG}id" in tags else _UNKNOWN
+    facts.update({name: tags.pop(_TAG + name, missing) for name in _SHOWN})
     facts.update(_next_step(run, now))
     for title, values in (
         (run["run"], facts),

@@ -37,6 +37,7 @@ _FORMS = {
     "id": "[a-z_][a-z0-9_-]{0,199}",
     "machine": "[a-z0-9][a-z0-9.-]{0,250}",
     **dict.fromkeys(("attempt", "gpus", "cpus", "memory", "for", "size"), "[0-9]{1,12}"),
+    "launch": "ranks|program|",
     "owner": "[a-z_][a-z0-9_-]{0,31}",
     "tree": "[0-9a-f]{40}",
     "base": "[0-9a-f]{40}",
@@ -216,8 +217,8 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
         values["group" if tags["group"] else "on"] = tags["group"] or _tag(run, "machine")
         values["image"] = options.image or tags["image"]
     values.update({name: _tag(run, name) for name in ("gpus", "cpus", "memory")})
-    values["for"] = values["for"] or f"{int(_tag(run, 'for')) // 60}m"
-    values["launch"] = tags["launch"]
+    values["for"] = values["for"] or f"{max(int(_tag(run, 'for')) // 60, 1)}m"
+    values["launch"] = _tag(run, "launch")
     values["param"] = [f"{name}={run['params'].get(name, '')}" for name in tags["given"].split()]
     try:
         command = shlex.split(tags["command"])
