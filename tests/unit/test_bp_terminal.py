@@ -1,6 +1,7 @@
 """The client of `bp attach` against a server of the cluster that lies. Its certificate is checked before."""
 
 import random
+import select
 import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -20,7 +21,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, socket.socket
     here, there = socket.socketpair()
     there.settimeout(10)
     monkeypatch.setattr(socket.socket, "pending", lambda _: 0, raising=False)
-    monkeypatch.setattr(terminal, "select", SimpleNamespace(select=lambda *_: ([here.fileno()], [], [])))
+    # Without the stdin of the test.
+    ready = SimpleNamespace(select=lambda *_: select.select([here.fileno()], [], [], 0.01))
+    monkeypatch.setattr(terminal, "select", ready)
     yield SimpleNamespace(connect=lambda _: here, host="api", token=lambda: "t"), there
     here.close()
     there.close()
