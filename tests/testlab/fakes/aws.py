@@ -73,8 +73,11 @@ def serving(handler: type[BaseHTTPRequestHandler], listener: socket | None = Non
             server.socket, server.server_address = listener, listener.getsockname()
             server.server_activate()
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield "http://{}:{}".format(*server.socket.getsockname())
-        server.shutdown()
+        try:
+            yield "http://{}:{}".format(*server.socket.getsockname())
+        finally:
+            # Otherwise its thread would ask the closed socket without a pause.
+            server.shutdown()
 
 
 @contextmanager
