@@ -338,7 +338,7 @@ def test_a_file_that_is_named_as_a_secret_is_refused(name: str, cache: Path, fol
     error = _refusal(cache, folder)
 
     assert (error.code, name in str(error)) == (WRONG, True)
-    assert "--env" in error.fix
+    assert "`bp secret set`" in error.fix
     assert _take(cache, folder, name).files == 3
     if "/" not in name:
         (folder / ".gitignore").write_text(f"{name}\n")
