@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from http import HTTPStatus
 from itertools import chain
 from typing import Any
@@ -175,6 +176,8 @@ def _checked(word: str) -> str:
     return word
 
 
+# A command searches several times.
+@cache
 def _experiment(hub: Hub) -> str:
     found = hub.call(f"{_API}experiments/get-by-name?experiment_name={_EXPERIMENT}")
     return str(found["experiment"]["experiment_id"])
