@@ -89,8 +89,8 @@ def _last_sign(run: Run) -> float:
 def lost_cause(run: Run, fleet: Mapping[str, Any], now: float, since: float = 0.0, heard: float = inf) -> str:
     """Return why nobody will hear of a run again; empty if somebody may.
 
-    The machines of fleet.json count only if it is of now, and complete. The record takes reports since a time, and
-    the last one of any run was heard at another.
+    The machines of fleet.json count only if it is of now, and complete. `since`: when MLflow started; `heard`: when the
+    last run reported.
     """
     machine, silent = str(run.get("machine", "")), now - _last_sign(run)
     if "state" not in run:
