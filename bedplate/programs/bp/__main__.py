@@ -48,7 +48,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)
     runs.add_argument("--owner", metavar="NAME", default="", help="of this person; default: yours")
     runs.add_argument("--all", action="store_true", help="of everyone")
-    runs.add_argument("-n", type=_count, metavar="N", default=20, help="default: 20")
+    runs.add_argument("-n", type=_count, metavar="N", default=20, help="how many; default: 20")
     runs.add_argument("--state", choices=records.STATES, default="", help="in this state")
     runs.add_argument("--group", metavar="G", default="", help="of this group")
     runs.add_argument("--text", metavar="TEXT", default="", help="with this in name, command or cause")
