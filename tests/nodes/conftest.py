@@ -84,8 +84,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.fixture(scope="session")
 def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LaptopGateways]:
     """Yield two laptop gateways with running daemons; all modules share them, so tests must restore their state."""
-    _require_programs()
-    need_program("openvpn")
+    _require_programs("openvpn")
     with laptop_gateways(tmp_path_factory.mktemp("gateways")) as applied:
         yield applied
 
@@ -93,9 +92,7 @@ def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LaptopGateway
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeHub]:
     """Yield a hub that has configured itself; two modules share it, so tests must restore its state."""
-    _require_programs()
-    for program in ("dnsmasq", "openssl"):
-        need_program(program)
+    _require_programs("dnsmasq", "openssl")
     with whole_hub(tmp_path_factory.mktemp("hub")) as configured:
         yield configured
 
@@ -103,9 +100,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeHub]:
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeRuns]:
     """Yield a hub, a workbench and two laptops; two modules share them, so tests must restore their state."""
-    _require_programs()
-    for program in ("dnsmasq", "openssl"):
-        need_program(program)
+    _require_programs("dnsmasq", "openssl")
     with whole_runs(tmp_path_factory.mktemp("runs")) as configured:
         yield configured
 
@@ -124,7 +119,7 @@ def departure(lab: Lab) -> Departure:
     return Departure(checked, lab.operator.changes(*lab.nodes), lab.operator.findings(*lab.nodes))
 
 
-def _require_programs() -> None:
+def _require_programs(*more: str) -> None:
     need_root()
-    for program in ("systemd-nspawn", "mmdebstrap", "slirp4netns", "nft", "ssh"):
+    for program in ("systemd-nspawn", "mmdebstrap", "slirp4netns", "nft", "ssh", *more):
         need_program(program)

@@ -55,7 +55,6 @@ def record(node_lab: NodeLab, node: Node, tmp_path: Path) -> Iterator[Record]:
         hub.answer("/bedplate/end", {})
         hub.tokens.add(RUN_TOKEN)
         yield record
-        hub.shutdown()
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ def hub(tmp_path: Path) -> Iterator[RunHub]:
     """Yield a hub without runs."""
     with RunHub(tmp_path) as hub:
         yield hub
-        hub.shutdown()
 
 
 SHELL = ["sh", "-c"]

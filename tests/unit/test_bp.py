@@ -45,7 +45,6 @@ def hub(tmp_path: Path) -> Iterator[FakeHub]:
         hub.answer(f"{API}runs/get", {"run": _run()})
         hub.answer("/bedplate/whoami", {"name": "ada", "uid": 20001, "scope": "person", "until": 1, "now": 1.0})
         yield hub
-        hub.shutdown()
 
 
 @pytest.fixture(params=["here", pytest.param("debian11", marks=pytest.mark.nightly)])
@@ -367,7 +366,6 @@ def test_another_certificate_gets_no_token(laptop: Laptop, hub: FakeHub, tmp_pat
         certificate = laptop.settings["certificate"]
         laptop.set(certificate=other.certificate.read_text())
         done = laptop.bp("runs")
-        other.shutdown()
     laptop.set(certificate=certificate, host="hub.other.internal")
 
     for answer in (done, laptop.bp("runs")):
@@ -381,7 +379,6 @@ def test_a_certificate_of_another_time_points_to_the_clock(laptop: Laptop, tmp_p
     with FakeHub(tmp_path / "other", days=-1) as hub:
         laptop.set(certificate=hub.certificate.read_text(), port=hub.server_address[1])
         done = laptop.bp("runs")
-        hub.shutdown()
 
     assert (done.returncode, "set its clock" in done.stderr) == (4, True), done.stderr
 

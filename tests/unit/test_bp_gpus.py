@@ -60,7 +60,6 @@ def laptop(tmp_path: Path) -> Iterator[Laptop]:
         laptop = Laptop(tmp_path / "laptop", hub, oldest_python())
         laptop.ssh_answers(ANSWERS)
         yield laptop
-        hub.shutdown()
 
 
 def test_gpus_of_machines_and_of_the_cluster_are_listed(laptop: Laptop) -> None:

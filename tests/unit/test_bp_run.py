@@ -195,7 +195,6 @@ def hub(tmp_path: Path) -> Iterator[FakeHub]:
     """Yield a hub."""
     with FakeHub(tmp_path) as hub:
         yield hub
-        hub.shutdown()
 
 
 @pytest.fixture
@@ -232,9 +231,7 @@ def api(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
     """Yield a stand-in for the API of the cluster, which creates what it is given; ada has two homes."""
     (tmp_path / "cluster").mkdir()
     with FakeHub(tmp_path / "cluster", "localhost") as api:
-        script = f"echo '{json.dumps({'status': {'token': TOKEN}})}'"
-        facts = {"server": f"https://localhost:{api.server_address[1]}", "authority": api.certificate.read_text()}
-        laptop.set(cluster={**facts, "namespace": "ada", "uid": 20001, "gids": [], "token": script})
+        laptop.set(cluster=api.cluster_of("ada"))
         homes = {"home": {}, "cellar-home": {"bedplate/site": "cellar"}}
         claims = [
             {"metadata": {"name": name, "annotations": {"bedplate/mount": "/home", **site}}}
@@ -244,7 +241,6 @@ def api(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
         api.answer("/api/v1/namespaces/ada/secrets", {"metadata": {}})
         api.answer("/apis/batch/v1/namespaces/ada/jobs", {"metadata": {"uid": "1"}})
         yield api
-        api.shutdown()
 
 
 def program(laptop: Laptop, script: str, before: str = "") -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testlab.fakes.laptop import TOKEN, FakeHub, Laptop
+from tests.testlab.fakes.laptop import FakeHub, Laptop
 from tests.testlab.fakes.runs import wait_for
 from tests.testlab.run import need_root
 from tests.unit.test_bp_run import API, Record, given, laptop_at_work, program
@@ -25,7 +25,6 @@ def record(tmp_path: Path) -> Iterator[Record]:
     """Yield the record of a hub."""
     with FakeHub(tmp_path) as hub:
         yield Record(hub)
-        hub.shutdown()
 
 
 @pytest.fixture
@@ -484,12 +483,9 @@ def cluster(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
     """Yield a stand-in for the API of the cluster, which has no pod and one Job."""
     (tmp_path / "cluster").mkdir()
     with FakeHub(tmp_path / "cluster", "localhost") as api:
-        script = f"echo '{json.dumps({'status': {'token': TOKEN}})}'"
-        facts = {"server": f"https://localhost:{api.server_address[1]}", "authority": api.certificate.read_text()}
-        laptop.set(cluster={**facts, "namespace": "ada", "uid": 20001, "gids": [], "token": script})
+        laptop.set(cluster=api.cluster_of("ada"))
         api.answer("/api/v1/namespaces/ada/pods", {"items": []})
         yield api
-        api.shutdown()
 
 
 @pytest.mark.parametrize(("words", "state"), [([], {}), ([], {"running": {}}), (["--now"], {"running": {}})])

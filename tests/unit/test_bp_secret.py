@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.testlab.fakes.laptop import TOKEN, Answer, FakeHub, Laptop
+from tests.testlab.fakes.laptop import Answer, FakeHub, Laptop
 from tests.unit.test_agent_start import Machine
 from tests.unit.test_bp_run import FLEET, MACHINES, SSH, Record, given, laptop_at_work, program
 
@@ -45,7 +45,6 @@ def record(tmp_path: Path) -> Iterator[Record]:
     """Yield the record of a hub."""
     with FakeHub(tmp_path) as hub:
         yield Record(hub)
-        hub.shutdown()
 
 
 @pytest.fixture
@@ -82,11 +81,8 @@ def cluster(laptop: Laptop, tmp_path: Path) -> Iterator[Cluster]:
     """Yield the API of the cluster, which knows the person a_b by the namespace a-b."""
     (tmp_path / "cluster").mkdir()
     with Cluster(tmp_path / "cluster") as api:
-        script = f"echo '{json.dumps({'status': {'token': TOKEN}})}'"
-        facts = {"server": f"https://localhost:{api.server_address[1]}", "authority": api.certificate.read_text()}
-        laptop.set(person="a_b", cluster={**facts, "namespace": "a-b", "uid": 20001, "gids": [], "token": script})
+        laptop.set(person="a_b", cluster=api.cluster_of("a-b"))
         yield api
-        api.shutdown()
 
 
 def store(laptop: Laptop, name: str, value: str = f"{VALUE}\n") -> str:

@@ -84,6 +84,17 @@ class FakeHub(ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
+    def server_close(self) -> None:
+        """End, also after a test that failed."""
+        self.shutdown()
+        super().server_close()
+
+    def cluster_of(self, person: str) -> Mapping[str, object]:
+        """Return how a person reaches this as the API of a cluster."""
+        script = f"echo '{json.dumps({'status': {'token': TOKEN}})}'"
+        facts = {"server": f"https://localhost:{self.server_address[1]}", "authority": self.certificate.read_text()}
+        return {**facts, "namespace": person, "uid": 20001, "gids": [], "token": script}
+
     def answer(self, path: str, document: object, status: int = 200) -> None:
         """Answer a path with JSON from now on."""
         self.answers[path] = (status, {"Content-Type": "application/json"}, json.dumps(document).encode())
