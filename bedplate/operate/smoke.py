@@ -380,11 +380,11 @@ def destroy(operator: Operator) -> tuple[str, ...]:
             run_round(lambda: run.command(command), report_error)  # noqa: B023  called at once
         end = time.monotonic() + _LONGEST
         while left := tagged(run.client, run.plan.name, run.regions):
+            if time.monotonic() > end:
+                return tuple(left)
             for arn, region in left.items():
                 if kind_and_name(arn)[0] in KEPT:
                     run_round(lambda: remove(run.client, region, arn), report_error)  # noqa: B023
-            if time.monotonic() > end:
-                return tuple(left)
             time.sleep(_PAUSE)
     except BedplateError as error:
         return (f"unknown: {error.what}",)
