@@ -27,6 +27,8 @@ from .run import END, NO_LEASE, RECORDED, STARTED, STOP, STOPPED, WRONG_SETTINGS
 from .spool import follow
 
 AGENT, GPUS = "/usr/local/bin/bedplate-agent", "/usr/local/bin/bedplate-gpus"
+# Settings that a run need not have: of several nodes, of repeats, and of arrays.
+_OF_GANGS = ("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "ELEMENTS")
 _ID, _KILLED, _LOOK = re.compile("[a-z_][a-z0-9_-]{0,199}"), 137, 2.0
 _GOING_ON, _OVER = {"active", "activating", "deactivating", "reloading"}, {"inactive", "failed"}
 
@@ -87,9 +89,11 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the variables of an agent for what `start` was given."""
     names = ("HUB", "ADDRESS", "RUN", "TREE", "GPUS", "ATTEMPT", "GRACE", "FOR", "EXPERIMENT")
     files = {"CERT": "certificate", "TOKEN_FILE": "token", "WORK": "work", "CACHE": "../packs"}
+    files["CHECKPOINTS"] = "checkpoints"
     return {
         **{name: str(given[name.lower()]) for name in names},
         **{name: str(folder / file) for name, file in files.items()},
+        **{name: str(given[name.lower()]) for name in _OF_GANGS if given.get(name.lower())},
         "LAUNCH": given.get("launch", ""),
         "MACHINE": given.get("machine", ""),
         "PACKS": ",".join(given["packs"]),
