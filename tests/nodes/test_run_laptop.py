@@ -67,7 +67,7 @@ def laptop(node_lab: NodeLab, record: Record, monkeypatch: pytest.MonkeyPatch) -
     laptop.set(person="runner", address=str(node_lab.workstation.address))
     (laptop.programs / "git").symlink_to(shutil.which("git") or "")
     ssh = f'exec /usr/bin/ssh -i {node_lab.key} -o BatchMode=yes "$@"'
-    tokens = f'*"bp-token run:"*) echo {RUN_TOKEN};; *bp-token) echo {TOKEN};;'
+    tokens = f'*"bp-token -") read -r _; echo {RUN_TOKEN};; *bp-token) echo {TOKEN};;'
     laptop.ssh_answers(f'case "$*" in {tokens} *) {ssh};; esac')
     (folder / "work").mkdir()
     (folder / "work/train.sh").write_text(

@@ -87,7 +87,7 @@ FLEET = {
 # The agent's side of ssh: what `start` is given, and what the program of the run does.
 SSH = f"""
 case "$*" in
-*"bp-token run:"*) echo {RUN_TOKEN};;
+*"bp-token -") read -r scope; echo "$scope" >>"$here/scopes"; echo {RUN_TOKEN};;
 *bp-token) echo {TOKEN};;
 *bedplate-agent*)
     cat >"$here/given"
@@ -511,12 +511,27 @@ def test_ctrl_c_leaves_the_run_alone(laptop: Laptop, record: Record) -> None:
     assert record.tags["state"] == "sent"
 
 
+def test_the_login_for_a_token_opens_before_the_run_has_an_id(laptop: Laptop, record: Record) -> None:
+    """The id follows on stdin: no login is waited for after the record was made."""
+    create = record[f"{API}runs/create"]
+
+    def create_later() -> Any:  # noqa: ANN401  an answer
+        wait_for(lambda: any(line.endswith("bp-token -") for line in laptop.logins))
+        return create()
+
+    record[f"{API}runs/create"] = create_later
+    assert laptop.bp("run", "--", "true").returncode == 3
+
+    (scope,) = (laptop.programs / "scopes").read_text().split()
+    assert scope == f"run:{record.runs[-1]['info']['run_id']}"
+
+
 def test_ctrl_c_ends_an_upload(laptop: Laptop, record: Record) -> None:
     """At once, with status 130; the run has not started, and its record says so."""
     record.seconds_of_put = 20
     process = laptop.start("run", "--", "true")
     wait_for(lambda: any(line.startswith("PUT") for line, _, _ in record.hub.requests))
-    wait_for(lambda: any("bp-token run:" in line for line in laptop.logins))
+    wait_for(lambda: any("bp-token -" in line for line in laptop.logins))
     time.sleep(1)
 
     start = time.monotonic()

@@ -98,7 +98,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     """Yield a function that lets the hub serve a document, or nothing, and returns the `Hub` of ada's laptop."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("bedplate.programs.bp.hub._COPY_TIMEOUT", 0.5)
-    monkeypatch.setattr("bedplate.programs.bp.hub.Hub._ask_token", lambda _: TOKEN)
+    monkeypatch.setattr("bedplate.programs.bp.hub.Hub.new_token", lambda _: TOKEN)
     with FakeHub(tmp_path) as server, ExitStack() as opened:
 
         def hub_of_laptop(served: Mapping[str, Any] | None, **document: object) -> Hub:

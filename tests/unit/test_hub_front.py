@@ -482,10 +482,15 @@ def test_the_kernel_says_who_asks_for_a_token(hub: RunningHub) -> None:
     program = hub.folder / "bp-token"
     program.write_text(role_text(HUB_TOKEN_PROGRAM).replace("/run/bedplate-hub", str(hub.folder)))
 
-    def ask(uid: int, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def ask(uid: int, *words: str, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         command = ("setpriv", f"--reuid={uid}", "--clear-groups", "/usr/bin/python3", str(program), *words)
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin", **environment}
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": "/usr/bin:/bin", **environment},
         )
 
     person, run = ask(ADA), ask(ADA, SSH_ORIGINAL_COMMAND=f"bp-token run:{'6' * 32}")
@@ -493,6 +498,10 @@ def test_the_kernel_says_who_asks_for_a_token(hub: RunningHub) -> None:
     assert read_token(run.stdout.strip(), (KEY,), time.time()).scope == f"run:{'6' * 32}"
     assert hub.ask("GET", "/bedplate/whoami", run.stdout.strip()).status == 200
     assert ask(GRACE, f"run:{'6' * 32}").stderr == "error: another person owns this run\n"
+    later = ask(ADA, SSH_ORIGINAL_COMMAND="bp-token -", text=f"run:{'7' * 32}\nrun:{'8' * 32}\n")
+    assert read_token(later.stdout.strip(), (KEY,), time.time()).scope == f"run:{'7' * 32}"
+    assert "a scope is person" in ask(ADA, SSH_ORIGINAL_COMMAND="bp-token -").stderr
+    assert "a scope is person" in ask(ADA, "-", text="x" * 100_000).stderr
     assert ask(29999).stderr == "error: no person of the fleet\n"
     assert "a scope is person" in ask(ADA, SSH_ORIGINAL_COMMAND="bp-token 'x; id' \xff").stderr
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Optional
 
 from ..connection import AWAY, CERTIFICATE, CLOCK, FILE, REFUSED, Connection, HubError
 
@@ -93,6 +93,7 @@ class Hub(Connection):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._lock, self._known = Lock(), ""
+        self._login: Optional[subprocess.Popen[bytes]] = None
         caches = os.environ.get("XDG_CACHE_HOME", "")
         folder = Path(caches) if caches.startswith("/") else Path("~/.cache").expanduser()
         self.folder = folder / "bedplate" / settings.fleet
@@ -113,7 +114,7 @@ class Hub(Connection):
 
     def new_token(self) -> str:
         """Return a token by ssh, and keep it."""
-        self._known = self._ask_token()
+        self._known = self._token_of(self._log_in())
         # Without a cache each command asks anew.
         with suppress(OSError):
             _write(self._cache, self._known)
@@ -157,21 +158,35 @@ class Hub(Connection):
     def ask(self, name: str, command: str, text: str = "") -> str:
         """Return what a command on a machine prints for a text; ssh asks the person nothing. Raises BpError."""
         options = (*SSH_OPTIONS.split(), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-        status, output, errors = _run_ssh(("ssh", *options, *self.ssh_words(name), command), text)
+        process = _start_ssh(("ssh", *options, *self.ssh_words(name), command))
+        status, output, errors = _end_ssh(process, text)
         if status:
             raise BpError(errors.splitlines()[-1] if errors else f"status {status}")
         return output
 
+    def prepare_token(self) -> None:
+        """Log in for the token of a run, whose id will be known later."""
+        self._login = self._log_in("-")
+
     def run_token(self, run: str) -> str:
         """Return the token of a run by its id in MLflow."""
-        return self._ask_token(f"run:{run}")
+        return self._token_of(self._login or self._log_in("-"), f"run:{run}\n")
 
-    def _ask_token(self, *scope: str) -> str:
-        """Ask by ssh, which may ask the person for the passphrase of a key."""
+    def abort(self) -> None:
+        """End what is under way, also in other threads."""
+        if self._login:
+            self._login.kill()
+        super().abort()
+
+    def _log_in(self, *words: str) -> "subprocess.Popen[bytes]":
+        """Start `bp-token` by ssh, which may ask the person for the passphrase of a key."""
         folder = self.settings.folder
-        words = ("-F", str(folder / "bp.config"), *_trusting(folder / "known_hosts"), *SSH_OPTIONS.split())
-        command = ("ssh", *words, self.settings.node, "bp-token", *scope)
-        status, token, errors = _run_ssh(command)
+        options = ("-F", str(folder / "bp.config"), *_trusting(folder / "known_hosts"), *SSH_OPTIONS.split())
+        return _start_ssh(("ssh", *options, self.settings.node, "bp-token", *words))
+
+    def _token_of(self, process: "subprocess.Popen[bytes]", scope: str = "") -> str:
+        """Return the token for a scope, which is the input of `bp-token`."""
+        status, token, errors = _end_ssh(process, scope)
         if status == 0 and _TOKEN.fullmatch(token):
             return token
         check_ssh(errors, "the hub", ARCHIVE)
@@ -214,18 +229,25 @@ def answer_lines(answers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield from (f"  {line}" for line in answer.get("lines", ()))
 
 
-def _run_ssh(command: Sequence[str], text: str = "") -> tuple[int, str, str]:
-    """Return the exit status of an ssh that gets a text, its output and its errors. Raises BpError."""
+def _start_ssh(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(  # noqa: S603  a machine of the fleet
-            command, input=text.encode(), capture_output=True, timeout=_SSH_TIMEOUT, check=False
-        )
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603  a machine of the fleet
     except OSError as error:
         raise BpError(f"cannot run ssh: {error.strerror}", "install OpenSSH 8.5 or newer") from None
+
+
+def _end_ssh(process: "subprocess.Popen[bytes]", text: str) -> tuple[int, str, str]:
+    """Return the exit status of an ssh that gets a text, its output and its errors. Raises BpError."""
+    try:
+        streams = process.communicate(text.encode(), _SSH_TIMEOUT)
     except subprocess.TimeoutExpired:
         raise BpError(f"no answer by ssh within {_SSH_TIMEOUT} s", _VPN) from None
-    output, errors = (stream.decode(errors="replace").strip() for stream in (done.stdout, done.stderr))
-    return done.returncode, output, errors
+    finally:
+        # Also after Ctrl-C.
+        process.kill()
+    output, errors = (stream.decode(errors="replace").strip() for stream in streams)
+    return process.returncode, output, errors
 
 
 def check_ssh(errors: str, name: str, fix: str) -> None:

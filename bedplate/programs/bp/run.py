@@ -132,7 +132,8 @@ def start_code(
         if not sys.stdin.isatty() or sys.stdin.readline().strip() not in {"y", "yes"}:
             raise BpError("not started: it may cost more than `ask_above` of the fleet", "answer y, or add -y", WRONG)
     with ThreadPoolExecutor() as pool:
-        # The connection is made while packs travel and the record is written.
+        # The connections are made while packs travel and the record is written.
+        hub.prepare_token()
         agent = _agent(hub, place, is_followed=not options.d)
         try:
             sent = [pool.submit(_send, hub, name, pack) for name, pack in code.new.items()]
