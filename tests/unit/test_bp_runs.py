@@ -259,6 +259,8 @@ def test_files_of_a_run_are_listed_and_copied(laptop: Laptop, record: Record, tm
     listed, document = laptop.bp("files", name), laptop.bp("files", name, "--json")
     done = laptop.bp("files", name, str(folder))
 
+    refused = laptop.bp("files", name, str(tmp_path / ("x" * 250)))
+    assert (refused.returncode, "Errno" in refused.stderr, "name too long" in refused.stderr) == (4, False, True)
     assert [line.split(maxsplit=1) for line in listed.stdout.splitlines()] == [
         ["1,500", "model/best/pt"],
         ["3", "notes"],

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from . import records
-from .hub import MISSING, PARTLY, BpError, Hub, answer_lines, load_settings, printable
+from .hub import MISSING, PARTLY, BpError, Hub, PrintedError, answer_lines, load_settings, printable
 
 _STARTS = {"run", "again"}
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
@@ -25,7 +25,8 @@ def main(words: Sequence[str], program: Path) -> int:
         # argparse has said why.
         return own + int(error.code or -own)
     except BpError as error:
-        for label, text in (("error: ", str(error)), ("  fix  ", error.fix)):
+        label = "" if isinstance(error, PrintedError) else "error: "
+        for label, text in ((label, str(error)), ("  fix  ", error.fix)):
             if text:
                 sys.stderr.write(f"{label}{printable(text)}\n")
         return own + error.code
@@ -33,7 +34,8 @@ def main(words: Sequence[str], program: Path) -> int:
         return _INTERRUPTED
     except OSError as error:
         _close_output()
-        sys.stderr.write(f"error: {error}\n")
+        place = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(printable(f"error: {place}{error.strerror or error}") + "\n")
         return own + MISSING
 
 

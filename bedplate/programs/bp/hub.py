@@ -57,6 +57,10 @@ class BpError(HubError):
         self.fix, self.code = fix, code
 
 
+class PrintedError(BpError):
+    """A failure whose reason a machine has printed as an error."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """Whose archive this is, and its hub: `node` is its name for ssh, `host` that of its certificate."""

@@ -9,11 +9,11 @@ from contextlib import suppress
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from .hub import PARTLY, BpError, Hub, check_ssh, write
+from .hub import PARTLY, BpError, Hub, PrintedError, check_ssh, write
 from .records import find_run, has_run_ended
 
-LOST = 255
-"""The exit status of ssh without a connection."""
+LOST, REFUSED = 255, 204
+"""The exit status of ssh without a connection, and that of an agent that has printed why it does nothing."""
 # Seconds for which a lost connection is made again.
 _PATIENCE = 30
 # The name of a socket has at most 104 bytes on macOS, of which ssh needs 60.
@@ -59,7 +59,7 @@ class Agent:
             if is_started and (not is_lost or self._has_ended(document["run"])):
                 return status
             if not is_lost:
-                raise BpError(f"{self.machine} does not start the run: status {status}", "its message is above")
+                raise self.refusal("does not start the run", status)
             if time.monotonic() > end:
                 what = "the run goes on" if is_started else "the run may have started"
                 raise BpError(f"no connection to {self.machine}: {what}", f"`bp show {document['id']}`", PARTLY)
@@ -78,6 +78,11 @@ class Agent:
         """Run a command without input; return the bytes of its output, and its exit status."""
         self.process.stdin.close()
         return self.copy(), self._wait(is_checked=True)
+
+    def refusal(self, what: str, status: int) -> BpError:
+        """Return the exception for what the machine does not do, with the exit status of ssh."""
+        kind = PrintedError if status == REFUSED else BpError
+        return kind(f"{self.machine} {what}: status {status}", "" if status == REFUSED else "its message is above")
 
     def _wait(self, *, is_checked: bool) -> int:
         """Return the exit status of ssh. Raises BpError if that is checked, and it can never connect."""

@@ -44,10 +44,13 @@ def choose_place(fleet: Mapping[str, Any], name: str, group: str, gpus: int, ima
     }
     if group and group not in groups:
         _refuse("group", group, groups)
-    places = [place for place in _places(fleet["machines"], groups) if not group or place.group == group]
+    places = [*_places(fleet["machines"], groups)]
     if name:
         places = [_named(name, [place for place in places if place.name in fleet["machines"]])]
+        if group and places[0].group != group:
+            raise BpError(f"{places[0].name} is not in {group}", "leave --group out", WRONG)
     else:
+        places = [place for place in places if not group or place.group == group]
         # A group may use any of its nodes. Of those of a site, CPUs and memory are unknown.
         nodes = {key for key, facts in groups.items() if group or not facts["site"]}
         places = [place for place in places if not place.selector or place.name in nodes]

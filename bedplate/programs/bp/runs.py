@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ..agent.packs import CodeError, check_out
 from .cluster import NotRunningError, api_of, container_of, follow
 from .hub import WRONG, BpError, Hub, printable, say, write
-from .machine import LOST, Agent, ssh_command
+from .machine import LOST, REFUSED, Agent, ssh_command
 from .records import OUTPUT, change_run, differences, end_run, find_run, has_run_ended, output_files, stored_names
 from .run import SECRET, Code, read_options, start_code
 from .snapshot import Snapshot, empty_shadow
@@ -26,8 +26,6 @@ from .terminal import attach
 Run = Mapping[str, Any]
 # Bytes of a part of a log, and seconds between two looks for new ones.
 _PART, _PAUSE = 256 << 10, 2.0
-# The agent's status for a folder that is not there.
-_NO_RUN = 204
 _NUMBER = "[0-9]{6}"
 # Control characters, and sequences but those of colours and of moves.
 _CONTROLS = re.compile(rb"\x1b(?!\[[0-9;]*[A-HJKm])|[\x00-\x07\x0b-\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]")
@@ -141,7 +139,7 @@ def _follow(hub: Hub, run: Run, rank: int, output: _Output) -> bool:
         return False
     output.end += count
     # The program may have ended with one of these; the record says that.
-    return status not in {LOST, _NO_RUN}
+    return status not in {LOST, REFUSED}
 
 
 def _stop(hub: Hub, run: Run, options: argparse.Namespace) -> int:
@@ -154,13 +152,14 @@ def _stop(hub: Hub, run: Run, options: argparse.Namespace) -> int:
         _stop_pod(hub, run, name, is_now=options.now)
     else:
         machine, words = _tag(run, "machine"), ("--now",) if options.now else ()
-        _, status = Agent(hub, machine, "stop", name, *words).call()
+        agent = Agent(hub, machine, "stop", name, *words)
+        _, status = agent.call()
         if status == LOST:
             raise BpError(
                 f"{machine} does not answer: {name} is not stopped", f"`bp show {name}` says when it last did"
             )
         if status:
-            raise BpError(f"{machine} does not stop {name}: status {status}", "its message is above")
+            raise agent.refusal(f"does not stop {name}", status)
     say(f"{name} is being stopped: `bp show {name}`")
     return 0
 
