@@ -25,8 +25,8 @@ def main(words: Sequence[str], program: Path) -> int:
         # argparse has said why.
         return own + int(error.code or -own)
     except BpError as error:
-        label = "" if isinstance(error, PrintedError) else "error: "
-        for label, text in ((label, str(error)), ("  fix  ", error.fix)):
+        first = "" if isinstance(error, PrintedError) else "error: "
+        for label, text in ((first, str(error)), ("  fix  ", error.fix)):
             if text:
                 sys.stderr.write(f"{label}{printable(text)}\n")
         return own + error.code
