@@ -97,7 +97,7 @@ class Hub(Connection):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._lock, self._known = Lock(), ""
-        self._login: "subprocess.Popen[bytes] | None" = None
+        self._login: subprocess.Popen[bytes] | None = None
         caches = os.environ.get("XDG_CACHE_HOME", "")
         folder = Path(caches) if caches.startswith("/") else Path("~/.cache").expanduser()
         self.folder = folder / "bedplate" / settings.fleet
