@@ -9,6 +9,7 @@ from typing import Any
 from bedplate.plan.fleet import FleetPlan, MachinePlan, cached_on_plan
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.registration import machine_registration, pool_registration
+from bedplate.spec.text import seconds_of
 
 _MIB = 1024.0
 Facts = dict[str, Any]
@@ -26,6 +27,9 @@ def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
         **head,
         "for": plan.jobs.for_,
         "images": dict(plan.jobs.images),
+        "budgets": dict(plan.jobs.budgets),
+        "enforce": plan.jobs.enforce,
+        "idle": _idle(plan),
         "notify": sorted(plan.hub.messages.get("people", ())) if plan.hub else [],
         "sources": {},
         "groups": groups,
@@ -34,6 +38,11 @@ def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
         "keys": {instance: plan.record.host_keys[name][0] for name, instance in plan.record.instances.items()},
         "faults": ["the machines of groups are unknown: the hub has no rights in AWS"] if is_blind else [],
     }
+
+
+def _idle(plan: FleetPlan) -> Facts | None:
+    idle = plan.jobs.idle
+    return Facts(after=int(seconds_of(idle.after)), then=idle.then) if idle else None
 
 
 def _group(plan: FleetPlan, pools: Sequence[PoolPlan]) -> Facts:

@@ -233,6 +233,24 @@ class Hub(Spec):
 _NEXT_RUN = "what `bp run` does, within some minutes; running jobs stay"
 
 
+class IdleJobs(Spec):
+    """When a job counts as idle, and what follows."""
+
+    after: Duration = Field(
+        default="3h",
+        validate_default=True,
+        title="Idle time",
+        description="Time without use of a processor and without output.",
+        json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
+    )
+    then: Literal["report", "stop"] = Field(
+        default="report",
+        title="Then",
+        description="Send its person a message, or also stop it ten minutes later.",
+        json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
+    )
+
+
 class Jobs(Spec):
     """The fleet's defaults for jobs of people, which `bp run` starts."""
 
@@ -256,6 +274,24 @@ class Jobs(Spec):
         title="Longest time",
         description="The time of a job that says none, and the longest. None: 24 hours, and 59 days at most.",
         json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
+    )
+    budgets: Table[UserName, Annotated[float, Field(gt=0)]] = Field(
+        default_factory=dict,
+        title="Budgets",
+        description="US dollars of a person's jobs in a calendar month (UTC). `bp run` starts nothing beyond it.",
+        json_schema_extra=on_edit(free(_NEXT_RUN)),
+    )
+    enforce: bool = Field(
+        default=False,
+        title="Enforce budgets",
+        description="Stop the jobs of a person whose budget is used up, with time for a checkpoint.",
+        json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
+    )
+    idle: IdleJobs | None = Field(
+        default=None,
+        title="Idle jobs",
+        description="What happens to jobs that neither use a processor nor print. None: nothing.",
+        json_schema_extra=on_edit(free(_NEXT_RUN, *BOTH)),
     )
 
 

@@ -506,6 +506,31 @@ def test_the_kernel_says_who_asks_for_a_token(hub: RunningHub) -> None:
     assert "a scope is person" in ask(ADA, SSH_ORIGINAL_COMMAND="bp-token 'x; id' \xff").stderr
 
 
+def test_agents_ask_whether_their_run_must_end(hub: RunningHub) -> None:
+    """By the token of the run, about no other. An idle run ends by the word of its own agent only."""
+    run = token(ADA, f"run:{'5' * 32}")
+    assert hub.ask("GET", "/bedplate/stop", run).document == {}
+    assert hub.ask("GET", "/bedplate/stop", token()).status == 403
+
+    (hub.folder / "tokens/idle").write_text(f"{'5' * 32} 600 stopped: it is idle\n")
+    assert hub.ask("GET", "/bedplate/stop?idle=599", run).document == {}
+    assert hub.ask("GET", "/bedplate/stop?idle=600", run).document == {"cause": "stopped: it is idle"}
+    assert hub.ask("GET", "/bedplate/stop?idle=x", run).document == {}
+
+    (hub.folder / "tokens/stops").write_text(f"{'6' * 32} stopped: no\n{'5' * 32} stopped: the budget is used up\n")
+    assert hub.ask("GET", "/bedplate/stop?idle=0", run).document == {"cause": "stopped: the budget is used up"}
+
+
+def test_people_see_what_they_have_spent(hub: RunningHub) -> None:
+    """Each person the own budget; without one there is nothing to see."""
+    assert hub.ask("GET", "/bedplate/budget", token()).document == {}
+    (hub.folder / "tokens/spent").write_text("grace 9.00 0 10 2027-01\nada 412.50 2 500 2027-01\n")
+
+    facts = hub.ask("GET", "/bedplate/budget", token()).document
+    assert facts == {"spent": 412.5, "unknown": 2, "budget": 500, "month": "2027-01"}
+    assert hub.ask("GET", "/bedplate/budget", token(ADA, f"run:{'5' * 32}")).status == 403
+
+
 def test_a_caller_of_the_mint_that_says_nothing_is_dropped(hub: RunningHub) -> None:
     """Others are answered meanwhile."""
     with socket.socket(socket.AF_UNIX) as silent:

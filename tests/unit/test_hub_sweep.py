@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.hub.sweep import Record, lost_cause, sweep
+from bedplate.programs.hub.sweep import Record, lost_cause, main, sweep
 
 NOW = 1_800_000_000.0
 FLEET: Mapping[str, Any] = {"time": NOW - 30, "faults": [], "machines": {"titan-03": {}}}
 DAY = 86_400.0
+EXPIRED = "it was queued for 60 days, and its token has expired"
 POD = "its pod was silent for 15 minutes: it was deleted or evicted, or its node is lost"
 
 
@@ -80,6 +82,8 @@ def _matches(name: str, run: Mapping[str, Any], condition: str) -> bool:
         return f"'{name}'" in words[2]
     if words[:2] == ["attributes.end_time", ">"]:
         return bool(run["end"] * 1000 > int(words[2]))
+    if words[0] == "tags.`bedplate.id`":
+        return bool(words[2] == f"'{run['tags'].get('id', name)}'")
     assert condition == "attributes.status = 'RUNNING'"
     return bool(run["status"] == "RUNNING")
 
@@ -120,6 +124,12 @@ def _sweep(mlflow: FakeRecord) -> None:
         ({"state": "running", "image": "r@sha256:1", "seen": NOW - 800}, FLEET, ""),
         ({"state": "running", "image": "r@sha256:1", "seen": NOW - 1_000}, FLEET, POD),
         ({"state": "queued", "start": NOW - 2 * DAY}, FLEET, ""),
+        ({"state": "queued", "image": "r@sha256:1", "start": NOW - 59 * DAY}, FLEET, ""),
+        ({"state": "queued", "image": "r@sha256:1", "start": NOW - 61 * DAY}, FLEET, EXPIRED),
+        # A run that another one has displaced.
+        ({"state": "queued", "image": "r@sha256:1", "seen": NOW - 20 * DAY, "start": NOW - 30 * DAY}, FLEET, ""),
+        ({"state": "queued", "machine": "train-7", "start": NOW - 1_000}, FLEET, "its machine train-7 has ended"),
+        ({"state": "running", "image": "r@sha256:1", "array": "1-9", "seen": NOW - 3_600}, FLEET, ""),
         # A run that somebody has made with MLflow alone, such as in a notebook.
         ({"start": NOW - 30 * DAY}, FLEET, ""),
         ({"state": "running", "machine": "titan-03", "seen": NOW - DAY}, FLEET, ""),
@@ -138,7 +148,10 @@ def _sweep(mlflow: FakeRecord) -> None:
 def test_a_run_is_lost_only_if_nobody_will_hear_of_it(
     run: dict[str, Any], fleet: Mapping[str, Any], cause: str
 ) -> None:
-    """A machine that is cut off comes back; one that EC2 does not have never does. What is unknown is not lost."""
+    """A machine that is cut off comes back; one that EC2 does not have never does. What is unknown is not lost.
+
+    For a run in a queue nobody reports: it ends with its token.
+    """
     seen = {"seen": str(int(run["seen"] * 1000))} if "seen" in run else {}
 
     assert lost_cause({"start": NOW - 60, **run, **seen}, fleet, NOW) == cause
@@ -159,6 +172,72 @@ def test_pods_are_lost_after_a_day_if_no_run_reports(mlflow: FakeRecord) -> None
     add("alive", 0)
     _sweep(mlflow)
     assert {name: run["tags"]["state"] for name, run in mlflow.runs.items()}["silent"] == "ended"
+
+
+def test_runs_of_a_removed_person_end(mlflow: FakeRecord) -> None:
+    """Also a hundred that are queued, at once; those of others go on."""
+    for number in range(100):
+        mlflow.add(f"queued-{number}", NOW - 60, state="queued", image="r@sha256:1")
+    mlflow.add("other", NOW - 60, state="queued", image="r@sha256:1")
+
+    left = sweep(Record(str(mlflow.server_address)), FLEET, NOW, {f"queued-{number}" for number in range(100)})
+
+    ended = {run["tags"].get("cause") for name, run in mlflow.runs.items() if name != "other"}
+    assert ended == {"its person was removed from the fleet"}
+    assert [run["run"] for run in left] == ["other"]
+    assert mlflow.runs["other"]["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("people", "removed", "ended"),
+    [
+        ("20001 ada\n20002 bob\n", "", []),
+        ("20002 bob\n", "", ["of-ada"]),
+        ("20001 ada\n20002 bob\n", "20002\n", ["of-bob"]),
+        # A fault of the role ends nothing.
+        ("", "", []),
+    ],
+)
+def test_the_owner_of_a_run_is_who_asked_for_its_token(
+    people: str, removed: str, ended: list[str], mlflow: FakeRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tag of its record ends no run."""
+    monkeypatch.setattr(Record.__init__, "__defaults__", (str(mlflow.server_address), 60))
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens/runs").write_text("of-ada 20001\nof-bob 20002\n")
+    (tmp_path / "tokens/removed").write_text(removed)
+    (tmp_path / "people").write_text(people)
+    for name in ("of-ada", "of-bob"):
+        mlflow.add(name, time.time() - 60, state="queued", owner="gone")
+
+    main(tmp_path, tmp_path / "people")
+
+    assert [name for name, run in mlflow.runs.items() if run["status"] == "FAILED"] == ended
+
+
+@pytest.mark.parametrize(
+    ("status", "after", "cause"),
+    [
+        ("RUNNING", "first:ok", ""),
+        ("FINISHED", "first:ok", ""),
+        ("FAILED", "first:ok", "it did not run: first failed"),
+        ("KILLED", "first:ok", "it did not run: first was stopped"),
+        ("FAILED", "first:any", ""),
+        ("FAILED", "absent:ok", "it did not run: absent is in no record"),
+        ("FAILED", "x' OR 1=1:ok", ""),
+    ],
+)
+def test_a_run_after_one_that_failed_ends(status: str, after: str, cause: str, mlflow: FakeRecord) -> None:
+    """If it waits for a good end of that run."""
+    mlflow.add("first", NOW - DAY, state="running", seen=str(int(NOW * 1000)))
+    mlflow.runs["first"]["status"] = status
+    mlflow.add("second", NOW - 60, state="queued", after=after, image="r@sha256:1")
+    mlflow.add("third", NOW - 60, state="running", after="absent:ok", seen=str(int(NOW * 1000)))
+
+    _sweep(mlflow)
+
+    assert mlflow.runs["second"]["tags"].get("cause", "") == cause
+    assert mlflow.runs["third"]["status"] == "RUNNING"
 
 
 def test_a_lost_run_ends_when_it_was_last_seen(mlflow: FakeRecord) -> None:

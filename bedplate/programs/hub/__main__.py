@@ -13,7 +13,10 @@ from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 from threading import Lock, Thread
 from typing import Any
+from urllib.parse import parse_qsl
 
+from .limits import IDLE, SPENT, STOPS, stop_cause
+from .limits import main as apply_limits
 from .messages import main as send_messages
 from .records import Lines
 from .rules import LARGEST, check_request, check_write, file_of
@@ -38,6 +41,7 @@ class Hub:
         self._keys, self._volume, self._record = keys, volume, Record(record, _RECORD_TIMEOUT)
         self._people, self._removed = Lines(people), Lines(volume / _REMOVED)
         self._runs, self._ended = Lines(volume / "tokens/runs"), Lines(volume / _ENDED)
+        self._stops, self._idle, self._spent = (Lines(volume / name) for name in (STOPS, IDLE, SPENT))
         self._usage: Mapping[str, Any] = {"time": 0}
         self._counting = Lock()
 
@@ -80,6 +84,16 @@ class Hub:
     def end(self, token: Token) -> None:
         """Refuse the token of a run or study from now on. Raises RefusedError."""
         _claim(self._ended, token.owned_scope)
+
+    def stop_cause(self, run: str, query: str) -> str:
+        """Return why a run must end, whose agent says in a query for how many seconds it is idle; else nothing."""
+        idle = dict(parse_qsl(query)).get("idle", "")
+        return stop_cause(self._stops.read(), self._idle.read(), run, int(idle) if idle.isdecimal() else 0)
+
+    def budget(self, person: str) -> Mapping[str, Any]:
+        """Return budget and costs of a person in a month, and how many runs have no known price; empty without one."""
+        words = self._spent.read().get(person, "").split()
+        return dict(zip(("spent", "unknown", "budget", "month"), [*map(float, words[:3]), *words[3:]], strict=False))
 
     def _id_of(self, run: str) -> str:
         """Return the tag `bedplate.id` of a run. Raises RefusedError if MLflow does not answer, or has no such run."""
@@ -170,6 +184,11 @@ class Requests(BaseHTTPRequestHandler):
         if self.path == "/bedplate/end":
             hub.end(token)
             return 200, {}
+        if self.path == "/bedplate/budget":
+            return 200, hub.budget(person)
+        if self.path.startswith("/bedplate/stop"):
+            cause = hub.stop_cause(token.name, self.path.partition("?")[2])
+            return 200, {"cause": cause} if cause else {}
         if self.path == "/bedplate/usage":
             return 200, hub.usage()
         return 200, {**vars(token), "name": person, "now": time.time()}
@@ -215,13 +234,17 @@ def serve(hub: Hub, listeners: Sequence[socket.socket]) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Serve; or `remove UID` refuses a person's tokens, `end SCOPE` those of a run, and `sweep` ends lost runs."""
-    if words[:1] in (["remove"], ["end"]):
-        Lines(VOLUME / {"remove": _REMOVED, "end": _ENDED}[words[0]]).claim(words[1])
+    """Serve; or do what the first word says.
+
+    `remove UID` refuses a person's tokens, `end SCOPE` those of a run, and `stop RUN CAUSE` lets agents stop a run, by
+    its id in MLflow. `sweep` ends lost runs, and those beyond a limit.
+    """
+    files = {"remove": _REMOVED, "end": _ENDED, "stop": STOPS}
+    if words and words[0] in files:
+        Lines(VOLUME / files[words[0]]).claim(words[1], " ".join(words[2:]))
         return
     if words[:1] == ["sweep"]:
-        sweep(VOLUME)
-        send_messages(VOLUME, PEOPLE)
+        send_messages(VOLUME, PEOPLE, apply_limits(VOLUME, PEOPLE, sweep(VOLUME, PEOPLE)))
         return
     folder = Path(os.environ["CREDENTIALS_DIRECTORY"])
     keys = [key for name in ("tokens", "tokens.former") if (key := (folder / name).read_bytes().strip())]

@@ -6,14 +6,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import timedelta
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
-from .records import Lines
+from .records import Lines, replace_text
 from .sweep import Record
 
 SETTINGS = Path("/etc/bedplate/hub-messages")
@@ -62,10 +62,13 @@ class Outbox:
         self._runs, self._sent, self._news = json.loads(file.read_text()) if file.exists() else ({}, {}, {})
 
     def _save(self) -> None:
-        new = self._file.with_suffix(".new")
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_SYNC, 0o600), "w") as file:
-            file.write(json.dumps((self._runs, self._sent, self._news)))
-        new.replace(self._file)
+        replace_text(self._file, json.dumps((self._runs, self._sent, self._news)))
+
+    def add(self, person: str, news: Facts) -> None:
+        """Add news for a person."""
+        text = _UNSAFE.sub("?", news["text"])[:_LONGEST]
+        self._news.setdefault(person, []).append({**news, "text": text})
+        self._save()
 
     def note(self, record: Record, owners: Mapping[str, str], now: float) -> None:
         """Add what has changed to the news of the owners of runs. Raises HTTPException, too."""
@@ -118,12 +121,15 @@ def request_of(settings: Facts, secrets: Mapping[str, str], person: str, news: S
     return "".join(f"{name} = {json.dumps(value)}\n" for name, value in options)
 
 
-def main(volume: Path, people: Path) -> None:
-    """Tell people what became of their runs. Whoever first asked for the token of a run owns it."""
+def main(volume: Path, people: Path, news: Iterable[tuple[str, Facts]] = ()) -> None:
+    """Tell people these news, and what became of their runs. Whoever first asked for the token of a run owns it."""
     settings, now, outbox = json.loads(SETTINGS.read_text()), time.time(), Outbox(volume / "tokens/messages")
     text = (Path(os.environ["CREDENTIALS_DIRECTORY"]) / "messages").read_text(errors="replace")
     secrets = dict(re.findall(r"^(\S+)[ \t]+(\S+)", text, re.MULTILINE))
     names, runs = Lines(people).read(), Lines(volume / "tokens/runs").read()
     owners = {run: names[uid] for run, uid in runs.items() if names.get(uid) in settings["people"]}
+    for person, one in news:
+        if person in settings["people"]:
+            outbox.add(person, one)
     outbox.note(Record(), owners, now)
     outbox.deliver(settings, secrets, now)

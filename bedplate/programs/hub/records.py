@@ -1,4 +1,4 @@
-"""What the hub knows of people and tokens: files of lines, which other programs may add to or replace."""
+"""What the hub knows of people, tokens and limits: files, of which some have lines that other programs may add."""
 
 import errno
 import fcntl
@@ -59,3 +59,11 @@ class Lines:
                     file.truncate(size)
             if written != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a file, which is on the disk then. Raises OSError."""
+    new = path.with_suffix(".new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_SYNC, 0o600), "w") as file:
+        file.write(text)
+    new.replace(path)

@@ -25,10 +25,10 @@ _RUNS = frozenset(
     )
 )
 _ROUTES: Mapping[tuple[str, str], frozenset[str]] = {
-    ("person", "GET"): _READ | _PAGES,
+    ("person", "GET"): _READ | _PAGES | {"/bedplate/budget"},
     # The schema of GraphQL in the locked MLflow has searches only, also among its mutations.
     ("person", "POST"): _RUNS | {"/graphql"},
-    ("run", "GET"): _READ,
+    ("run", "GET"): _READ | {"/bedplate/stop"},
     ("run", "POST"): _RUNS | {"/bedplate/end"},
     ("study", "GET"): _READ,
     ("study", "POST"): _RUNS | {"/bedplate/end", "/bedplate/token"},

@@ -5,14 +5,18 @@ A timer runs `bedplate-hub sweep` every minute.
 
 import http.client
 import json
+import re
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from math import inf
 from pathlib import Path
 from typing import Any
+
+from .records import Lines
+from .tokens import LONGEST
 
 SOCKET = "/run/mlflow/socket"
 """Where MLflow listens."""
@@ -23,6 +27,8 @@ _SILENT, _UNREACHED, _UNSTARTED, _FRESH = 900, 7 * 86_400, 86_400, 600
 # While nobody reports, the way to the hub may be cut for all.
 _CUT = 86_400
 _PAGE = 200
+_ID = re.compile("[a-z_][a-z0-9_-]{0,199}")
+_FAILED = {"FAILED": "failed", "KILLED": "was stopped"}
 Run = Mapping[str, Any]
 
 
@@ -98,16 +104,37 @@ def lost_cause(run: Run, fleet: Mapping[str, Any], now: float, since: float = 0.
         return ""
     if run["state"] == "sent":
         return "it was never started" if silent > _UNSTARTED else ""
+    is_queued = run["state"] == "queued"
+    if is_queued and now - run["start"] > LONGEST:
+        return f"it was queued for {LONGEST // 86_400} days, and its token has expired"
     is_known = not fleet.get("faults") and (fleet.get("time") or 0) > now - _FRESH
     if machine and is_known and machine not in fleet["machines"] and silent > _SILENT:
         return f"its machine {machine} has ended"
-    if "image" in run and "seen" in run and min(silent, now - since) > (_CUT if now - heard > _SILENT else _SILENT):
+    # Nobody reports for a run in a queue. Elements of an array may wait for a machine between two others.
+    patience = _CUT if now - heard > _SILENT or "array" in run else _SILENT
+    if is_queued:
+        return ""
+    if "image" in run and "seen" in run and min(silent, now - since) > patience:
         return f"its pod was silent for {_SILENT // 60} minutes: it was deleted or evicted, or its node is lost"
     return f"nothing was heard of it for {_UNREACHED // 86_400} days" if silent > _UNREACHED else ""
 
 
-def sweep(record: Record, fleet: Mapping[str, Any], now: float) -> None:
-    """End the records of lost runs. Their tokens stay: an agent that was only cut off writes its own end."""
+def after_cause(record: Record, run: Run, going_on: Collection[str]) -> str:
+    """Return why a run that waits for another one never starts; empty if it may. `going_on` are ids of runs."""
+    name, _, condition = str(run.get("after", "")).partition(":")
+    waits = condition == "ok" and run.get("state") == "queued" and "seen" not in run
+    if not waits or name in going_on or not _ID.fullmatch(name):
+        return ""
+    states = [former["status"] for former in record.search(f"tags.`{_TAG}id` = '{name}'")]
+    end = _FAILED.get(states[0], "") if states else "is in no record"
+    return f"it did not run: {name} {end}" if end else ""
+
+
+def sweep(record: Record, fleet: Mapping[str, Any], now: float, removed: Collection[str] = ()) -> Sequence[Run]:
+    """End the records of lost runs, and of those whose person was `removed`; return the others.
+
+    Tokens of lost runs stay: an agent that was only cut off writes its own end.
+    """
     since = Path(record.path).stat().st_mtime
     # Pages of a search would move while runs end.
     runs = [*record.search("attributes.status = 'RUNNING'")]
@@ -115,17 +142,26 @@ def sweep(record: Record, fleet: Mapping[str, Any], now: float) -> None:
     for run in runs:
         with suppress(ArithmeticError, ValueError):
             heard = max(heard, _last_sign(run))
+    ids, left = {str(run.get("id")) for run in runs}, list[Run]()
     for run in runs:
         try:
-            if cause := lost_cause(run, fleet, now, since, heard):
+            cause = "its person was removed from the fleet" if run["run"] in removed else ""
+            cause = cause or lost_cause(run, fleet, now, since, heard) or after_cause(record, run, ids)
+            if cause:
                 record.end(run, cause)
+            else:
+                left.append(run)
         except (OSError, http.client.HTTPException, ValueError, LookupError, ArithmeticError) as error:
             # Colleagues can write the tags of a run. The others have their ends nevertheless.
             sys.stderr.write(f"<3>{run['run']}: {error}\n")
+    return left
 
 
-def main(volume: Path) -> None:
-    """Sweep once."""
+def main(volume: Path, people: Path) -> Sequence[Run]:
+    """Sweep once; return the runs that go on. Whoever first asked for the token of a run owns it."""
+    names, gone, owners = (Lines(path).read() for path in (people, volume / "tokens/removed", volume / "tokens/runs"))
+    # An empty list of people is a fault, and no reason to end all runs.
+    removed = {run for run, uid in owners.items() if names and (uid not in names or uid in gone)}
     file = volume / "public/fleet.json"
     fleet = json.loads(file.read_text()) if file.exists() else {"faults": ["fleet.json is missing"]}
-    sweep(Record(), fleet, time.time())
+    return sweep(Record(), fleet, time.time(), removed)
