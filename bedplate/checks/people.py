@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from bedplate.checks.diagnostics import Context, repeated
+from bedplate.checks.diagnostics import Context, one_of, repeated
 from bedplate.plan.cluster import PEOPLE, person_name
 from bedplate.plan.faults import NAME_IN_CLUSTER
 from bedplate.rules import Fault, Rule, fault
@@ -31,6 +31,8 @@ def check_people(context: Context) -> Iterator[Fault]:
         if missing := ", ".join(key for key, value in needs.items() if not value):
             message = f"without {missing} there are no messages by {person.notify}"
             yield fault(NO_MESSAGES, f"people.{name}.notify", message, f"write {missing}")
+    for name in context.fleet.jobs.budgets.keys() - context.fleet.people:
+        yield fault(JOBS_OF_NOBODY, f"jobs.budgets.{name}", f"{name} is no person", one_of(context.fleet.people))
     if people and context.is_whole("people") and not any(person.admin for _, person in people):
         yield fault(NO_ADMINISTRATOR, "people", "the fleet has no administrator")
 
@@ -141,4 +143,5 @@ SHARED_KEY = _rule("W511", "Logins with a shared key cannot be attributed to a p
 NO_ADMINISTRATOR = _rule("W512", "Nobody could repair a node.", "write `admin: true` for one person")
 GROUP_NAMED_LIKE_PERSON = _rule("E514", "Every person has a group of the same name.", "rename the group")
 DUPLICATE_GROUP = _rule("E515", "A second entry has no effect.", "delete one of the two")
+JOBS_OF_NOBODY = Rule("E649", "Only people have jobs.", "delete it", section="jobs", at_key=True)
 NO_MESSAGES = _rule("E516", "The hub sends messages, and mail by a relay.", "write the missing keys", at_key=True)

@@ -102,7 +102,9 @@ def test_a_person_hears_of_a_budget_once_before_it_is_used_up(sweeps: Sweeps) ->
     assert sweeps.sweep(BUDGETS) == []
 
     sweeps.mlflow.runs["going"]["tags"]["ran.0"] = str(HOUR)
-    text = "ada: 90.00 USD of the budget of ada for 2027-01, 100 USD, are spent: your runs are stopped when it is used up"
+    text = (
+        "ada: 90.00 USD of the budget of ada for 2027-01, 100 USD, are spent: your runs are stopped when it is used up"
+    )
     assert sweeps.sweep(BUDGETS) == [text]
     assert sweeps.sweep(BUDGETS, NOW + 60) == []
     assert sweeps.lines(STOPS) == {}
@@ -162,7 +164,9 @@ def test_an_idle_run_is_stopped_ten_minutes_after_a_warning(sweeps: Sweeps) -> N
     sweeps.add("busy", idle_since=_since(2.9))
     sweeps.add("queued", idle_since=_since(9), state="queued")
     sweeps.add("forged", idle_since="9" * 400)
-    warning = "ada: idle has used no processor and printed nothing for 3:00:00. It is stopped in 10 minutes unless it works"
+    warning = (
+        "ada: idle has used no processor and printed nothing for 3:00:00. It is stopped in 10 minutes unless it works"
+    )
     assert sweeps.sweep(IDLE_RUNS) == [warning]
     assert sweeps.sweep(IDLE_RUNS, NOW + 300) == []
     assert sweeps.lines(IDLE) == {}

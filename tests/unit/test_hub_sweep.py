@@ -189,24 +189,24 @@ def test_runs_of_a_removed_person_end(mlflow: FakeRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    ("people", "removed", "ended"),
+    ("lists", "ended"),
     [
-        ("20001 ada\n20002 bob\n", "", []),
-        ("20002 bob\n", "", ["of-ada"]),
-        ("20001 ada\n20002 bob\n", "20002\n", ["of-bob"]),
+        (("20001 ada\n20002 bob\n", ""), []),
+        (("20002 bob\n", ""), ["of-ada"]),
+        (("20001 ada\n20002 bob\n", "20002\n"), ["of-bob"]),
         # A fault of the role ends nothing.
-        ("", "", []),
+        (("", ""), []),
     ],
 )
 def test_the_owner_of_a_run_is_who_asked_for_its_token(
-    people: str, removed: str, ended: list[str], mlflow: FakeRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lists: tuple[str, str], ended: list[str], mlflow: FakeRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tag of its record ends no run."""
     monkeypatch.setattr(Record.__init__, "__defaults__", (str(mlflow.server_address), 60))
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens/runs").write_text("of-ada 20001\nof-bob 20002\n")
-    (tmp_path / "tokens/removed").write_text(removed)
-    (tmp_path / "people").write_text(people)
+    (tmp_path / "tokens/removed").write_text(lists[1])
+    (tmp_path / "people").write_text(lists[0])
     for name in ("of-ada", "of-bob"):
         mlflow.add(name, time.time() - 60, state="queued", owner="gone")
 
