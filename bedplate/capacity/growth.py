@@ -280,7 +280,7 @@ def _demand(observation: Observation, growth: Growth) -> tuple[list[Pod], list[l
         if reason := pod.unsupported or _doubt_reason(growth, pod, observation.time):
             if pod.node is None:
                 growth.unplaced.append(Unplaced(pod.id, Reason(reason)))
-        elif pod.gang:
+        elif pod.gang and pod.gang_size != 1:
             gangs[pod.gang].append(pod)
         else:
             singles.append(pod)
@@ -293,7 +293,8 @@ def _doubt_reason(growth: Growth, pod: Pod, now: float) -> str:
     if pod.node is not None or doubt is None or now >= doubt.until:
         return ""
     said = f": {pod.message}" if pod.message else ""
-    return f"a node has had room for it, but the scheduler does not place it{said}"
+    who = "its queue does not admit it" if pod.queued else "the scheduler does not place it"
+    return f"a node has had room for it, but {who}{said}"
 
 
 def _empty_places(ladder: Ladder, shape: Shape) -> Iterator[Place]:

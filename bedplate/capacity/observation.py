@@ -246,8 +246,10 @@ class Pod:
     Pods of one `gang` start together in one zone, or not at all; the gang has `gang_size` pods. A `movable`
     pod may be evicted. `spread` has its own limits, `kinds` the names of all limits in which it counts.
     `arrival` is when the pod was created, `since` when it started. A `deleted` one is ending.
+    One that is `queued` does not exist yet: it waits in a queue. One that runs is ended at the time `until`, if it has
+    a limit.
     A pod that is `unsupported`, for this reason, has a requirement that the planner cannot compare. `message` is the
-    scheduler's, of a pending pod. Its `owner` creates it again under another name.
+    scheduler's, of a pending pod, or that of the queue. Its `owner` creates it again under another name.
     """
 
     id: str
@@ -267,6 +269,8 @@ class Pod:
     unsupported: str = ""
     message: str = ""
     owner: str = ""
+    queued: bool = False
+    until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

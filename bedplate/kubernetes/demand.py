@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lightkube.models.core_v1 import NodeCondition
 from lightkube.resources.core_v1 import Node as ClusterNode
@@ -35,6 +36,7 @@ from bedplate.kubernetes.pods import (
     volume_placements,
     waits_for_machine,
 )
+from bedplate.kubernetes.queued import queued_pods
 from bedplate.kubernetes.spread import Limits, limits_of, unsupported_spread
 
 CORDONED = "bedplate/cordoned-by"
@@ -60,7 +62,7 @@ class Cluster:
     """The reports of the API server at one time; `ends` is when the last pod of a node ended or was deleted.
 
     `since` is when the reports began: an earlier end is unknown, so that no node has been idle for longer.
-    `claims` have the keys of `volume_placements`.
+    `claims` have the keys of `volume_placements`, `workloads` are those of Kueue.
     """
 
     pods: Sequence[ClusterPod]
@@ -69,6 +71,7 @@ class Cluster:
     since: float
     claims: Claims = field(default_factory=dict)
     volumes: Volumes = field(default_factory=dict)
+    workloads: Sequence[Any] = ()
 
 
 def instance_of(node: ClusterNode) -> str | None:
@@ -92,8 +95,11 @@ def is_annotated(node: ClusterNode) -> bool:
 def join(cluster: Cluster, cloud: Observation) -> Observation:
     """Return the observation of AWS with the pods and nodes of the cluster.
 
-    A node joins when it has passed its gate. Nodes whose instance AWS is ending, and their pods, are left out.
+    A node joins when it has passed its gate. Nodes whose instance AWS is ending, and their pods, are left out. The pods
+    that queued work will have are pending ones.
     """
+    queued = {pod_id(pod): (pod, refusal) for pod, refusal in queued_pods(cluster.workloads, cluster.pods)}
+    cluster = replace(cluster, pods=(*cluster.pods, *(pod for pod, _ in queued.values())))
     by_node = _placed(cluster.pods)
     machines = {machine.id: machine for machine in cloud.machines}
     live = [node for node in cluster.nodes if _takes_part(node, machines, by_node, cloud.time)]
@@ -102,6 +108,10 @@ def join(cluster: Cluster, cloud: Observation) -> Observation:
     reader = _PodReader(universe, cluster)
     names = frozenset(sizes)
     pods = tuple(reader.read(pod) for pod in cluster.pods if _counts(pod, names))
+    pods = tuple(
+        replace(pod, queued=True, unsupported=queued[pod.id][1] or pod.unsupported) if pod.id in queued else pod
+        for pod in pods
+    )
     marks = reader.marks
     seen = [_node(node, sizes[_name(node)], by_node[_name(node)], cluster, cloud.time) for node in live]
     nodes = tuple(replace(node, labels=_marked(node.labels, marks)) for node in seen)
@@ -320,7 +330,8 @@ class _PodReader:
             kinds=self._limits.kinds(pod),
             deleted=bool(pod.metadata and pod.metadata.deletionTimestamp),
             node=pod.spec.nodeName if pod.spec else None,
-            since=seconds(pod.status.startTime if pod.status else None),
+            since=(since := seconds(pod.status.startTime if pod.status else None)),
+            until=since + limit if since and (limit := (pod.spec and pod.spec.activeDeadlineSeconds) or 0) else 0.0,
             unsupported=obstacle or missing,
             message=scheduler_message(pod),
             owner=owner_of(pod),

@@ -1,7 +1,7 @@
 """Changes of nodes and pods, each conditional on the observation, and Events that explain them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,16 +22,19 @@ from bedplate.capacity.observation import (
     Terminate,
     UncordonNode,
 )
-from bedplate.errors import BedplateError
+from bedplate.errors import BedplateError, PartialError
 from bedplate.foreign import LARGE, parse_json
 from bedplate.kubernetes.client import MANAGER, ClusterClient, Conflict, Missing, ObjectCache, TooManyRequests, key_of
 from bedplate.kubernetes.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id, work_of
 from bedplate.kubernetes.pods import has_ended, is_daemon, is_movable, seconds
+from bedplate.kubernetes.queued import HELD, JOBSET, OPEN, QUEUE, WAITS, WORKLOAD, followers
 
 # Seconds for which the memory of a predecessor is used.
 _RECENT = 300.0
 # Characters in the message of an Event. Source: Kubernetes API reference, Event v1.
 _MAX_MESSAGE = 1000
+# Changed explanations of queued work in one round: more would delay the next decision.
+_MAX_NOTES = 50
 
 
 @dataclass
@@ -42,6 +45,8 @@ class LiveCluster:
     since: float
     now: Callable[[], float]
     _ends: dict[str, float] = field(default_factory=dict)
+    _queues: ObjectCache | None = None
+    _notes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pods = ObjectCache(self.client, Pod, self._on_pod)
@@ -59,6 +64,8 @@ class LiveCluster:
         """End the watches, and close their connections."""
         for cache in (self.volumes, self.claims, self.nodes, self.pods):
             cache.stop()
+        if self._queues:
+            self._queues.stop()
         self.client.api.close()
 
     def observe(self, cloud: Observation) -> Observation:
@@ -67,7 +74,7 @@ class LiveCluster:
         for name in self._ends.keys() - nodes.keys():
             self._ends.pop(name, None)
         facts = (tuple(pods.values()), tuple(nodes.values()), dict(self._ends), self.since)
-        return join(Cluster(*facts, self.claims.objects(), self.volumes.objects()), cloud)
+        return join(Cluster(*facts, self.claims.objects(), self.volumes.objects(), self._workloads()), cloud)
 
     def observe_once(self, cloud: Observation) -> Observation:
         """Return the same with list requests, for a command that runs once."""
@@ -75,7 +82,56 @@ class LiveCluster:
         nodes, _ = self.client.objects(Node)
         claims = {key_of(claim): claim for claim in self.client.objects(PersistentVolumeClaim)[0]}
         volumes = {key_of(volume): volume for volume in self.client.objects(PersistentVolume)[0]}
-        return join(Cluster(pods, nodes, dict(self._ends), self.since, claims, volumes), cloud)
+        workloads: tuple[Any, ...] = ()
+        with suppress(Missing):
+            workloads, _ = self.client.objects(WORKLOAD)
+        return join(Cluster(pods, nodes, dict(self._ends), self.since, claims, volumes, workloads), cloud)
+
+    def _workloads(self) -> tuple[Any, ...]:
+        """Return the Workloads of Kueue; none in a cluster without it, which may get or lose it at any time."""
+        if self._queues:
+            try:
+                return tuple(self._queues.objects().values())
+            except PartialError:
+                self._queues.stop()
+        cache, self._queues = ObjectCache(self.client, WORKLOAD), None
+        with suppress(Missing):
+            cache.start()
+            self._queues = cache
+        return tuple(cache.objects().values()) if self._queues else ()
+
+    def note_waits(self, sentences: Mapping[str, str], queued: Collection[str]) -> None:
+        """Write on JobSets why they wait, if that has changed, and remove it from those that wait no more.
+
+        Owners are `NAMESPACE/KIND/NAME`. It only explains, so a failure is not an error.
+        """
+        notes = {owner: text for owner, text in sentences.items() if self._notes.get(owner) != text}
+        ended: dict[str, str] = {owner: "" for owner in self._notes if owner not in queued}
+        for owner, text in [*ended.items(), *notes.items()][:_MAX_NOTES]:
+            namespace, kind, name = owner.split("/")
+            try:
+                if kind == JOBSET.__name__:
+                    self.client.patch(JOBSET, name, {"metadata": {"annotations": {WAITS: text or None}}}, namespace)
+            except Missing:
+                text = ""  # noqa: PLW2901  it is deleted
+            except BedplateError:
+                continue
+            self._notes[owner] = text
+            if not text:
+                del self._notes[owner]
+
+    def start_followers(self) -> Iterable[str]:
+        """Let runs start whose predecessor has ended, delete those that never will, and yield what is done."""
+        held = {item["metadata"]["namespace"] for item in self._workloads() if item["spec"].get("queueName") == HELD}
+        for namespace in sorted(held):
+            items, _ = self.client.objects(JOBSET, namespace=namespace)
+            for name, is_started in followers(items):
+                with suppress(Missing):
+                    if is_started:
+                        self.client.patch(JOBSET, name, {"metadata": {"labels": {QUEUE: OPEN}}}, namespace)
+                    else:
+                        self.client.delete(JOBSET, name, namespace)
+                yield f"{namespace}/{name} {'starts' if is_started else 'is deleted'}: the run before it has ended"
 
     def state(self) -> str:
         """Return the memory for a successor: when the last pods of nodes ended."""

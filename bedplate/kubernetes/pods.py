@@ -29,10 +29,11 @@ MOVABLE = "bedplate/movable"
 """Annotation: `true` if a pod has a checkpoint and may be evicted, `false` if not."""
 _SAFE_TO_EVICT, _DO_NOT_DISRUPT = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
 GANG = "bedplate/gang"
-"""Label: the pods of a namespace with the same value start together or not at all."""
+"""Label: the pods of a namespace with the same value start together or not at all; with no value, each by itself."""
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 _GANG_LABELS = (
     GANG,
-    "jobset.sigs.k8s.io/jobset-name",
+    JOBSET_NAME,
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
 )
@@ -203,6 +204,9 @@ def gang_of(pod: Pod) -> str | None:
     labels = (pod.metadata.labels if pod.metadata else None) or {}
     namespace = pod.metadata.namespace if pod.metadata else ""
     group = pod.spec.schedulingGroup if pod.spec else None
+    if labels.get(GANG) == "":
+        # Elements of an array are pods of one JobSet.
+        return None
     names = [labels[name] for name in _GANG_LABELS if labels.get(name)]
     if group is not None and getattr(group, "podGroupName", None):
         names.append(str(group.podGroupName))

@@ -41,6 +41,8 @@ def explain(operator: Operator, name: str | None, kubeconfig: Path | None) -> It
         raise _unknown_name(name, groups)
     state = read_state(plan, open_account(plan), kubeconfig)
     pods = {pod.id: pod for pod in state.observation.pods}
+    # Of a queued run, the first pod stands for all.
+    pods |= {pod.id.rpartition("/")[0]: pod for pod in reversed(state.observation.pods) if pod.queued}
     if name is None:
         for number, group in enumerate(state.groups):
             yield from ([""] if number else [])

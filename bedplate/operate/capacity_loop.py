@@ -23,6 +23,7 @@ from bedplate.kubernetes.client import open_cluster
 from bedplate.kubernetes.lease import IDLE, MEMORY, Leadership, StateStore
 from bedplate.kubernetes.live import LiveCluster
 from bedplate.plan.capacity import CapacityPlan, read_capacity_document
+from bedplate.report.queue import queued_work, wait_sentences
 from bedplate.rounds import run_round
 
 PERIOD = 30.0
@@ -166,8 +167,16 @@ class Loop:
             self._log(log_entry(outcome, now) for outcome in result.outcomes)
             self.live.forget_stale_cordons()
             self.store.write({IDLE: self.live.state(), MEMORY: memory_document(self.controller.memory)})
+            self._serve_queues(result)
         if self.outputs.record:
             self._append(self.outputs.record, json.dumps(observation_document(result.observation)))
+
+    def _serve_queues(self, result: Round) -> None:
+        """Explain queued work to its owners, and let runs start that follow others."""
+        sentences = wait_sentences(result.observation, result.decision)
+        self.live.note_waits(sentences, queued_work(result.observation).keys())
+        now = round(result.observation.time, 1)
+        self._log({"time": now, "queue": line} for line in self.live.start_followers())
 
     def _log(self, entries: Iterable[Mapping[str, object]]) -> None:
         for entry in entries:

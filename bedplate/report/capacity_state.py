@@ -34,6 +34,7 @@ from bedplate.report.capacity import (
     use_sentence,
 )
 from bedplate.report.columns import aligned, counted
+from bedplate.report.queue import queued_work, room_sentence
 
 _SHOWN = 5
 # A failure that is older says nothing about now.
@@ -184,15 +185,17 @@ def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
         yield f"{pod.id} runs on {pod.node} for {age(state.observation.time - pod.since)}; {moves}."
         return
     waited = age(state.observation.time - pod.arrival)
-    gang = f" with the {pod.gang_size} pods of {pod.gang}" if pod.gang else ""
+    gang = f" with the {pod.gang_size} pods of {pod.gang}" if pod.gang and pod.gang_size != 1 else ""
     yield f"{pod.id} waits{gang} for {waited}. It asks for {size_words(pod.size)}."
     for pool in state.worker_pools:
         reason = mismatch(pod, pool)
         sentence = f"does not suit the pod: {reason}." if reason else _rung_words(state, pool)[1]
         yield f"{pool.group}, rung {rung_name(pool)}: {sentence}"
     yield from _place_lines(state, {pod.id: "It"})
+    if pod.queued and pod.id not in {waiting.pod for waiting in state.decision.waiting if waiting.is_coming}:
+        yield room_sentence(queued_work(state.observation)[pod.owner], state.observation)
     if pod.message:
-        yield f"The scheduler says: {pod.message}"
+        yield f"{'Its queue' if pod.queued else 'The scheduler'} says: {pod.message}"
     reasons = [unplaced.reason for unplaced in state.decision.unplaced if unplaced.pod == pod.id]
     yield from (f"No machine is started for it: {reason}." for reason in reasons)
     suitable = [pool for pool in state.worker_pools if not mismatch(pod, pool)]

@@ -83,8 +83,10 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     ui.add_argument("service", nargs="?", choices=["mlflow"], default="mlflow")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
     gpus = commands.add_parser("gpus", help="show who has, uses and waits for GPUs", allow_abbrev=False)
+    queue = commands.add_parser("queue", help="show which runs wait in the cluster, and why", allow_abbrev=False)
+    queue.add_argument("--all", action="store_true", help="of everyone")
     secret = commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False)
-    for command in (runs, show, doctor, gpus, compare, files):
+    for command in (runs, show, doctor, gpus, queue, compare, files):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
     _add_options(words[0] if words else "", run, again, gpus, secret)
     options, unknown = parser.parse_known_args(words)
@@ -118,7 +120,7 @@ def _add_options(word: str, *parsers: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> int:
-    hub, status = Hub(load_settings(program)), 0
+    hub = Hub(load_settings(program))
     if options.command == "run":
         from .run import start_run  # noqa: PLC0415  as above
 
@@ -127,10 +129,18 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         from .runs import act  # noqa: PLC0415  as above
 
         return act(hub, options, command)
-    document: object
-    lines: Iterable[str]
     if options.command == "ui":
         return _serve(hub)
+    document, lines, status = _answer(hub, options)
+    _print([json.dumps(document, indent=2)] if options.json else map(printable, lines))
+    return status
+
+
+def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[str], int]":
+    """Return what a command shows: its document, the same in lines, and the exit code."""
+    document: object
+    lines: Iterable[str]
+    status = 0
     if options.command == "doctor":
         from .doctor import check_lines, checks  # noqa: PLC0415  as above
 
@@ -141,6 +151,11 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
 
         document = answers = read_gpus(hub, options)
         lines, status = gpu_lines(answers), PARTLY if "error" in {*chain(*answers["machines"].values())} else 0
+    elif options.command == "queue":
+        from .queue import queue_lines, read_queue  # noqa: PLC0415  as above
+
+        document = waiting = read_queue(hub, is_all=options.all)
+        lines = queue_lines(waiting)
     elif options.command == "secret":
         from .secret import change_secrets  # noqa: PLC0415  as above
 
@@ -159,8 +174,7 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         options.owner = "" if options.all else options.owner or hub.settings.person
         document = runs = records.newest_runs(hub, vars(options), options.n)
         lines = records.run_lines(runs, hub.now)
-    _print([json.dumps(document, indent=2)] if options.json else map(printable, lines))
-    return status
+    return document, lines, status
 
 
 def _serve(hub: Hub) -> int:

@@ -141,7 +141,7 @@ def output_files(hub: Hub, run: Mapping[str, Any], folder: str = "") -> Mapping[
 def file_lines(files: Mapping[str, int]) -> Iterator[str]:
     """Yield the size and the path of each file, and their sum."""
     sizes = {**files, f"{len(files)} files": sum(files.values())}
-    yield from _table([(f"{size:,}", name) for name, size in sizes.items()])
+    yield from table([(f"{size:,}", name) for name, size in sizes.items()])
 
 
 def _pairs(values: Mapping[str, object]) -> Sequence[Mapping[str, str]]:
@@ -213,7 +213,7 @@ def run_lines(runs: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
         owner, machine, command = (str(run["tags"].get(_TAG + name, "-")) for name in ("owner", "machine", "command"))
         row = (run["name"] or run["run"], owner, _state(run), *_times(run, now), machine, command[:_WIDTH])
         rows.append(row)
-    return _table(rows)
+    return table(rows)
 
 
 def differences(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Any]]:
@@ -237,10 +237,11 @@ def comparison(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Any]]
 def comparison_lines(rows: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     """Yield a table with a column for each run."""
     texts = {name: ["-" if value is None else str(value)[:_WIDTH] for value in values] for name, values in rows.items()}
-    return _table([[name, *values] for name, values in texts.items()])
+    return table([[name, *values] for name, values in texts.items()])
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows with columns of equal width."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         yield "  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip()
@@ -259,14 +260,15 @@ def _state(run: Mapping[str, Any]) -> str:
 
 def _times(run: Mapping[str, Any], now: float) -> tuple[str, str]:
     """Return when a run started, and how long it took or takes."""
-    start, started = run["start_time"], _moment(run["start_time"])
+    start, started = run["start_time"], moment(run["start_time"])
     if started == _UNKNOWN:
         return _UNKNOWN, _UNKNOWN
     seconds = max((run["end_time"] or int(now * 1000)) - start, 0) // 1000
     return started, f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
-def _moment(milliseconds: Any) -> str:  # noqa: ANN401  of any kind
+def moment(milliseconds: Any) -> str:  # noqa: ANN401  of any kind
+    """Return a time in the zone of this laptop."""
     try:
         return f"{datetime.fromtimestamp(milliseconds / 1000).astimezone():%Y-%m-%d %H:%M}"
     except (TypeError, OSError, OverflowError, ValueError):
@@ -282,7 +284,7 @@ def _next_step(run: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
         yield "next", f"`bp logs {name}`, `bp again {name}`"
         return
     if re.fullmatch("[0-9]{1,15}", seen) and now * 1000 - int(seen) > _SILENT:
-        yield "silent since", f"{_moment(int(seen))}: its machine, or the way to the hub, may be down"
+        yield "silent since", f"{moment(int(seen))}: its machine, or the way to the hub, may be down"
     yield "next", f"`bp logs -f {name}`, `bp stop {name}`"
 
 
