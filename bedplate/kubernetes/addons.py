@@ -6,7 +6,8 @@ Pure: texts and the plan in, objects of the Kubernetes API out.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -43,21 +44,23 @@ class Setting:
 class Addon:
     """An add-on: the words that its text has for values of the fleet, and the patch of an object and of its pod.
 
-    The pod is empty unless the object is a DaemonSet or Deployment.
+    The pod is empty unless the object is a DaemonSet or Deployment. `manifests` are those of this package, besides
+    upstream's files.
     """
 
     name: str
     words: Callable[[ClusterPlan], Mapping[str, str]] = lambda _: {}
     patch: Callable[[Object, Object, Setting], None] = lambda *_: None
+    manifests: tuple[str, ...] = ()
 
 
 def render_addon(addon: Addon, pins: AddonPins, texts: Sequence[str], setting: Setting) -> tuple[Object, ...]:
-    """Return the objects of an add-on from the texts of its files; one without files has a manifest here.
+    """Return the objects of an add-on from the texts of its files and its manifests here.
 
     Images have the pinned tag and digest, whatever tag upstream's manifest has.
     """
     values = {**addon.words(setting.cluster), "__VERSION__": pins.version}
-    sources = texts or (own_manifest(addon.name),)
+    sources = (*texts, *map(own_manifest, addon.manifests))
     objects = tuple(document for text in sources for document in load_objects(text, values))
     pinned = {_repository(image): f"{image}@{digest}".removesuffix("@") for image, digest in pins.images.items()}
     for document in objects:
@@ -217,12 +220,48 @@ def _patch_efa(_document: Object, pod: Object, setting: Setting) -> None:
     affinity["nodeSelectorTerms"] = [{"matchExpressions": [term]}]
 
 
+def _patch_controller(document: Object, pod: Object, _setting: Setting, *, name: str) -> None:
+    """Name upstream's rights by the controller, and restart it after a change of its settings."""
+    metadata = document["metadata"]
+    if metadata["name"] == "manager-role":
+        metadata["name"] = f"{name}-manager"
+        for rule in document["rules"]:
+            hooks = [word for word in rule.get("resourceNames", ()) if word.endswith("-webhook-configuration")]
+            rule.update({"resourceNames": [f"{name}-{word}" for word in hooks]} if hooks else {})
+    if pod:
+        settings = sha256(own_manifest(name).encode()).hexdigest()
+        document["spec"]["template"]["metadata"]["annotations"] = {"bedplate/settings": settings}
+    if document["kind"] == "CustomResourceDefinition" and name == KUEUE:
+        _keep_one_version(document["spec"])
+
+
+def _keep_one_version(spec: Object) -> None:
+    """Serve the stored version only, so that a dead controller keeps nobody from reading objects.
+
+    Kueue writes its authority into the webhook of conversion, without which it does not start; nothing calls it.
+    """
+    spec["versions"] = [version for version in spec["versions"] if version["storage"]]
+    service = {"name": "kueue-webhook-service", "namespace": "kueue-system", "path": "/convert"}
+    webhook = {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]}
+    spec["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+
+
+def _controller(name: str) -> Addon:
+    patch = partial(_patch_controller, name=name)
+    return Addon(name, lambda _: {"__NAME__": name}, patch, ("controller", name))
+
+
 _PROXY = "kube-proxy"
 EFA_ADDON = "efa-device-plugin"
+KUEUE, JOBSET = QUEUE_ADDONS = ("kueue", "jobset")
 # In the order in which a new cluster needs them.
 ADDONS = (
     Addon("flannel", patch=_patch_flannel),
-    Addon(_PROXY, lambda cluster: {"__PODS__": str(cluster.pods), "__ENDPOINT__": cluster.endpoint}),
+    Addon(
+        _PROXY,
+        lambda cluster: {"__PODS__": str(cluster.pods), "__ENDPOINT__": cluster.endpoint},
+        manifests=(_PROXY,),
+    ),
     Addon(
         "coredns",
         lambda cluster: {
@@ -245,5 +284,6 @@ ADDONS = (
     Addon("metrics-server", patch=_patch_metrics),
     Addon("nvidia-device-plugin", patch=_patch_gpus),
     Addon("dcgm-exporter", patch=_patch_dcgm),
-    Addon(EFA_ADDON, patch=_patch_efa),
+    Addon(EFA_ADDON, patch=_patch_efa, manifests=(EFA_ADDON,)),
+    *map(_controller, QUEUE_ADDONS),
 )

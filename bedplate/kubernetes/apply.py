@@ -10,7 +10,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, cast
@@ -19,6 +21,7 @@ from lightkube import codecs
 from lightkube import operators as op
 from lightkube.core.resource_registry import resource_registry
 from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.core_v1 import ConfigMap, PersistentVolume, Pod, ResourceQuota, Secret
 
 from bedplate.errors import BedplateError, PartialError
@@ -26,6 +29,7 @@ from bedplate.foreign import LARGE, parse_json
 from bedplate.kubernetes.addons import ADDON_LABEL, Object
 from bedplate.kubernetes.client import ClusterClient, Invalid, Missing
 from bedplate.kubernetes.pods import claim_names, quantity
+from bedplate.kubernetes.queues import JOB_SET
 from bedplate.rounds import wait
 
 MANAGER = "bedplate-addons"
@@ -36,6 +40,7 @@ _EXCLUSIVE = frozenset({"PriorityClass"})
 # What still limits the pods of a closed namespace.
 _LIMITS = frozenset({"ResourceQuota", "LimitRange", "NetworkPolicy"})
 _NAMESPACE, _VOLUME, _CLAIM, _QUOTA = "Namespace", "PersistentVolume", "PersistentVolumeClaim", "default"
+_TYPE = "CustomResourceDefinition"
 # Requests at the same time: more do not help an API server of few cores.
 _AT_A_TIME = 8
 _PATIENCE = 30.0
@@ -119,6 +124,7 @@ def apply_objects(
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         for _, keys in groupby(declared, key=lambda key: _rank(declared[key])):
             list(pool.map(run.apply, keys))
+            _wait_for_types(run)
     for key in [key for key in run.refused if key.kind == _VOLUME]:
         _replace_volume(run, key)
     _free_volumes(run)
@@ -129,6 +135,18 @@ def apply_objects(
     late = delete_objects(cluster, [key for key in obsolete if key not in (*kept, *early)])
     _write_inventory(cluster, {key: "" if key in run.refused else _digest(item) for key, item in declared.items()})
     return Applied(tuple(sorted(run.changed)), early + late, kept, len(declared), tuple(run.refused.values()))
+
+
+def _wait_for_types(run: _Run) -> None:
+    """Wait until the API server accepts objects of the types that were created."""
+    for key in [key for key in run.changed if key.kind == _TYPE]:
+        _wait(f"{key} is served", partial(_is_served, run.cluster, key.name))
+
+
+def _is_served(cluster: ClusterClient, name: str) -> bool:
+    item = cluster.find(CustomResourceDefinition, name)
+    conditions = (item and item.status and item.status.conditions) or ()
+    return any((condition.type, condition.status) == ("Established", "True") for condition in conditions)
 
 
 def delete_objects(cluster: ClusterClient, keys: Sequence[Key]) -> tuple[Key, ...]:
@@ -148,6 +166,8 @@ def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True
         return  # the namespace was deleted
     _wait(f"the quota of namespace {name} applies", lambda: _is_closed(cluster, name))
     if ends_pods:
+        with suppress(Missing):  # a cluster without a queue
+            cluster.call(f"delete the runs of {name}", lambda api: api.deletecollection(JOB_SET, namespace=name))
         cluster.call(
             f"end the pods of {name}", lambda api: api.deletecollection(Pod, namespace=name, grace_period=_END)
         )
@@ -189,11 +209,18 @@ def _read_current(cluster: ClusterClient, declared: Iterable[Key]) -> Mapping[Ke
     """Return the objects of the declared kinds that an apply has made: one request a kind."""
     found = {}
     for version, kind in dict.fromkeys((key.version, key.kind) for key in declared):
-        resource = Key(version, kind, "", "").resource
-        for item in cluster.objects(resource, labels={ADDON_LABEL: op.exists()})[0]:
+        for item in _labelled_objects(cluster, Key(version, kind, "", "").resource):
             item.apiVersion, item.kind = version, kind
             found[Key(version, kind, item.metadata.namespace or "", item.metadata.name)] = item
     return found
+
+
+def _labelled_objects(cluster: ClusterClient, resource: type[Any]) -> Sequence[Any]:
+    """Return the objects of a type that an apply has made: none while the API server does not have the type."""
+    try:
+        return cluster.objects(resource, labels={ADDON_LABEL: op.exists()})[0]
+    except Missing:
+        return ()
 
 
 def _replace_volume(run: _Run, key: Key) -> None:

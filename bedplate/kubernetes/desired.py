@@ -1,7 +1,7 @@
 """Everything that the cluster must have, by the plan, the pins and upstream's files; and a person's kubeconfig."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from ipaddress import IPv4Network
 from itertools import chain
@@ -14,6 +14,7 @@ from bedplate.kubernetes.addons import (
     ADDON_LABEL,
     ADDONS,
     EFA_ADDON,
+    QUEUE_ADDONS,
     Object,
     Setting,
     choose_pins,
@@ -22,12 +23,14 @@ from bedplate.kubernetes.addons import (
     own_manifest,
     render_addon,
 )
+from bedplate.kubernetes.queues import has_queues, queue_objects
 from bedplate.plan.cluster import PEOPLE, ClusterPlan, minor_version, person_name
 from bedplate.plan.fleet import Account, Accounts, FleetPlan
 from bedplate.plan.issuer import AUDIENCE, TOKEN_FILE, has_pod_roles, pod_settings
 from bedplate.plan.registration import SITE
 
 _POLICY, _DEFAULTS, _VOLUMES = "policy", "pod-defaults", "volumes"
+_QUEUES, _QUEUE_NAMES = "queues", "queue-names"
 _BOUND: Mapping[str, Object] = {
     "MutatingAdmissionPolicy": {},
     "ValidatingAdmissionPolicy": {"validationActions": ["Deny"]},
@@ -258,16 +261,25 @@ def desired_objects(
 ) -> tuple[Object, ...]:
     """Return all objects; `read` returns the content of an address. Raises BedplateError before anything is applied."""
     setting = Setting(cluster, efa_types(plan))
-    addons = tuple(_addon_objects(setting, choose_pins(pins, cluster), read))
+    without = (*(() if setting.efa_types else (EFA_ADDON,)), *(() if has_queues(plan) else QUEUE_ADDONS))
+    addons = tuple(_addon_objects(setting, choose_pins(pins, cluster), read, without))
     people = people_objects(plan.accounts, cluster.pods)
     policies = (*policy_objects(cluster.version), *pod_role_objects(plan, cluster))
-    return (*policies, *addons, *people, *volume_objects(plan))
+    queues = line_objects(plan, cluster.version) if has_queues(plan) else ()
+    return (*policies, *addons, *people, *volume_objects(plan), *queues)
 
 
-def _addon_objects(setting: Setting, pins: Mapping[str, AddonPins], read: Callable[[str], bytes]) -> Iterator[Object]:
-    for addon in ADDONS:
-        if addon.name == EFA_ADDON and not setting.efa_types:
-            continue
+def line_objects(plan: FleetPlan, version: str) -> tuple[Object, ...]:
+    """Return the queue and the rules for what people put in it."""
+    manifests = (_QUEUE_NAMES, _QUEUES) if minor_version(version) >= _MUTATES else (_QUEUES,)
+    rules = (item for name in manifests for item in _policies(name, {}))
+    return (*rules, *labelled(queue_objects(plan), _QUEUES))
+
+
+def _addon_objects(
+    setting: Setting, pins: Mapping[str, AddonPins], read: Callable[[str], bytes], without: Container[str]
+) -> Iterator[Object]:
+    for addon in (addon for addon in ADDONS if addon.name not in without):
         chosen = pins[addon.name]
         texts = [file.check(read(file.address)) for file in chosen.files]
         yield from render_addon(addon, chosen, texts, setting)

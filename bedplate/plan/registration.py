@@ -13,8 +13,8 @@ from bedplate.catalog.tables import Arch, InstanceFacts
 from bedplate.plan.fleet import MachinePlan, SitePlan
 from bedplate.plan.pools import Adapter, PoolPlan, interfaces
 
-SITE = "bedplate/site"
-"""The label of a physical machine."""
+SITE, GROUP = "bedplate/site", "bedplate/group"
+"""The labels of a physical machine, and of an instance."""
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
 _REGION = "topology.kubernetes.io/region"
@@ -98,7 +98,7 @@ def label_value(name: str) -> str:
 
 def _labels(pool: PoolPlan, facts: InstanceFacts | None) -> dict[str, str]:
     labels = {
-        "bedplate/group": pool.group,
+        GROUP: pool.group,
         "bedplate/pool": label_value(pool.name),
         "bedplate/market": pool.market.value,
         _REGION: pool.region,

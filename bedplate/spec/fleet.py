@@ -293,6 +293,13 @@ class Jobs(Spec):
         description="What happens to jobs that neither use a processor nor print. None: nothing.",
         json_schema_extra=on_edit(free(_NEXT_RUN, *BOTH)),
     )
+    shares: Table[UserName, Annotated[float, Field(gt=0, le=1000)]] = Field(
+        default_factory=dict,
+        validate_default=True,
+        title="Shares",
+        description="Share of a person in the GPUs of the cluster while others wait, by name. Everybody else has 1.",
+        json_schema_extra=on_edit(free("the order of waiting runs, with the next `bedplate kube addons apply`")),
+    )
 
 
 VERSION = 1

@@ -9,6 +9,7 @@ from lightkube.resources.core_v1 import Namespace
 
 from tests.testlab.kubernetes.binaries import find_programs
 from tests.testlab.kubernetes.control_plane import ControlPlane
+from tests.testlab.kubernetes.queues import Queues, queue_folder
 from tests.testlab.run import lack
 
 _NUMBERS = count(1)
@@ -30,6 +31,17 @@ def control_plane() -> Iterator[ControlPlane]:
     with ControlPlane(programs) as plane:
         plane.start_kwok()
         yield plane
+
+
+@pytest.fixture(scope="module")
+def queues() -> Iterator[Queues]:
+    """Yield Kueue and JobSet with a control plane and kwok of their own, without nodes, for the tests of a module."""
+    programs, folder = find_programs(), queue_folder()
+    if programs is None:
+        lack("needs the programs of Kubernetes: `python -m tests.testlab.kubernetes` builds them")
+    with ControlPlane(programs) as plane, Queues(plane, folder) as queues:
+        plane.start_kwok()
+        yield queues
 
 
 @pytest.fixture

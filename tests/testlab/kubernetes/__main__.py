@@ -9,6 +9,7 @@ from tests.testlab.kubernetes.binaries import (
     build_containerd,
     build_policies,
     build_previous,
+    build_queues,
     find_programs,
 )
 from tests.testlab.kubernetes.control_plane import ControlPlane
@@ -22,6 +23,7 @@ def main() -> None:
         build_previous()
         build_containerd()
         build_policies()
+        build_queues()
         fetch_manifests()
     except BuildError as error:
         sys.exit(f"error: {error}")

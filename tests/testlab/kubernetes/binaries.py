@@ -1,4 +1,4 @@
-"""The programs of a real cluster: etcd, Kubernetes, kwok, CoreDNS and flannel, built from the Go module proxy.
+"""The programs of a real cluster: etcd, Kubernetes, kwok, CoreDNS, flannel and the queue, from the Go module proxy.
 
 `python -m tests.testlab.kubernetes` builds them (20 minutes of CPU time at first, 30 s with Go's caches warm) and keeps
 them outside the tree, under the hash of the modules. The test of an upgrade also needs the previous minor version
@@ -23,7 +23,7 @@ _LINKS = (
     *("kubelet", "kubeadm", "kubectl", "fake-gpus"),
 )
 PROGRAMS = ("etcd", "kwok", "coredns", "flannel", *_LINKS)
-_PREVIOUS, CONTAINERD, _POLICIES = "previous.mod", "containerd.mod", "policies.mod"
+_PREVIOUS, CONTAINERD, _POLICIES, _QUEUES = "previous.mod", "containerd.mod", "policies.mod", "queues.mod"
 # The module and the package of each program that is built.
 _PACKAGES = {
     "kube": ("kube", "."),
@@ -39,6 +39,7 @@ _CONTAINERD = {
     for name in ("containerd", "containerd-shim-runc-v2", "ctr")
 }
 _POLICY_PROGRAM = {"netpol": ("flannel", "sigs.k8s.io/kube-network-policies/cmd")}
+_QUEUE_PROGRAMS = {"kueue": ("kube", "sigs.k8s.io/kueue/cmd/kueue"), "jobset": ("kube", "sigs.k8s.io/jobset")}
 
 
 class BuildError(Exception):
@@ -118,6 +119,21 @@ def build_policies() -> Path:
 
 def _policies_folder() -> Path:
     return CACHE / f"policies-{_digest(HERE / 'flannel' / name for name in (_POLICIES, 'policies.sum'))}"
+
+
+def find_queues() -> Path | None:
+    """Return the folder with Kueue and JobSet, in the versions of the add-ons; None without it."""
+    folder = _queues_folder()
+    return folder if folder.exists() else None
+
+
+def build_queues() -> Path:
+    """Build Kueue and JobSet unless they are in the cache. Raises BuildError."""
+    return _build(_queues_folder(), _QUEUE_PROGRAMS, _QUEUES)
+
+
+def _queues_folder() -> Path:
+    return CACHE / f"queues-{_digest(HERE / 'kube' / name for name in (_QUEUES, 'queues.sum'))}"
 
 
 def _build(target: Path, packages: Mapping[str, tuple[str, str]], modules: str = "go.mod") -> Path:

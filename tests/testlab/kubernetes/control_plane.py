@@ -36,7 +36,8 @@ from tests.testlab.kubernetes.authority import ClusterAuthority
 
 ADMIN = "admin"
 _KWOK = "kwok"
-_SERVER, _KUBELET_CLIENT = "kube-apiserver", "kubelet-client"
+MANAGER = "kube-controller-manager"
+_SERVER, _KUBELET_CLIENT, _PROXY = "kube-apiserver", "kubelet-client", "front-proxy-client"
 _GROUPS = {ADMIN: ("system:masters",), _KWOK: ("system:masters",)}
 # On a busy machine it takes minutes instead of 5 s.
 _STARTUP_SECONDS = 300
@@ -157,6 +158,7 @@ class ControlPlane(Api):
         self.authority = ClusterAuthority.create(self.folder)
         self.authority.issue("serving", hosts=hosts)
         self.authority.issue(_KUBELET_CLIENT, ["system:masters"])
+        self.authority.issue(_PROXY)
         try:
             self._start()
         except BaseException:
@@ -179,16 +181,7 @@ class ControlPlane(Api):
             *("--listen-client-urls", url, "--advertise-client-urls", url),
         )
         self.start_server()
-        manager = self.kubeconfig("system:kube-controller-manager")
-        self._spawn(
-            "kube-controller-manager",
-            *("--kubeconfig", str(manager), "--leader-elect=false", "--bind-address=127.0.0.1"),
-            *(f"--secure-port={self._manager}", "--use-service-account-credentials", *_LIMITS),
-            *("--controllers=*,bootstrap-signer-controller,token-cleaner-controller", "--root-ca-file=ca.crt"),
-            *("--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key"),
-            "--service-account-private-key-file=sa.key",
-            *(("--allocate-node-cidrs", f"--cluster-cidr={self.pods}") if self.pods else ()),
-        )
+        self.start_manager()
         self._spawn(
             "kube-scheduler",
             *("--kubeconfig", str(self.kubeconfig("system:kube-scheduler")), "--leader-elect=false"),
@@ -197,6 +190,19 @@ class ControlPlane(Api):
         self._wait(f"https://127.0.0.1:{self._manager}/healthz")
         self._wait(f"https://127.0.0.1:{self._scheduler}/healthz")
         self.wait_for_namespace("default")
+
+    def start_manager(self) -> None:
+        """Start the controller manager, also after it was killed."""
+        manager = self.kubeconfig("system:kube-controller-manager")
+        self._spawn(
+            MANAGER,
+            *("--kubeconfig", str(manager), "--leader-elect=false", "--bind-address=127.0.0.1"),
+            *(f"--secure-port={self._manager}", "--use-service-account-credentials", *_LIMITS),
+            *("--controllers=*,bootstrap-signer-controller,token-cleaner-controller", "--root-ca-file=ca.crt"),
+            *("--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key"),
+            "--service-account-private-key-file=sa.key",
+            *(("--allocate-node-cidrs", f"--cluster-cidr={self.pods}") if self.pods else ()),
+        )
 
     def start_server(self) -> None:
         """Start the API server, also after `stop_server`."""
@@ -212,14 +218,17 @@ class ControlPlane(Api):
             *("--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key"),
             *("--kubelet-certificate-authority=ca.crt", "--kubelet-preferred-address-types=InternalIP"),
             *(f"--kubelet-client-certificate={_KUBELET_CLIENT}.crt", f"--kubelet-client-key={_KUBELET_CLIENT}.key"),
+            # As kubeadm sets them: the API server tells its extensions who asks.
+            *("--requestheader-client-ca-file=ca.crt", f"--requestheader-allowed-names={_PROXY}"),
+            *("--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group"),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            *(f"--proxy-client-cert-file={_PROXY}.crt", f"--proxy-client-key-file={_PROXY}.key"),
         )
         self._wait(f"{self.server}/readyz")
 
     def stop_server(self) -> None:
         """Kill the API server, as an outage does; the other processes go on."""
-        server = self._processes.pop(_SERVER)
-        server.kill()
-        server.wait()
+        self.kill_program(_SERVER)
 
     def start_kwok(self, boot_ms: int = 0, pod_ms: int = 0, stop_ms: int = 0) -> None:
         """Start kwok: fake nodes become Ready after `boot_ms`; their pods run, and end when they are deleted."""
@@ -253,9 +262,20 @@ class ControlPlane(Api):
             client.create(cast("Node", Node.from_dict({"metadata": metadata.to_dict(), "status": status})))
         return names
 
-    def _spawn(self, name: str, *arguments: str) -> None:
+    def start_program(self, program: Path, url: str, *arguments: str) -> None:
+        """Start a program beside the control plane, and wait until a URL of it answers."""
+        self._spawn(program.name, *arguments, folder=program.parent)
+        self._wait(url)
+
+    def kill_program(self, name: str) -> None:
+        """Kill a program by its name, as an outage does; nothing happens if it does not run."""
+        if process := self._processes.pop(name, None):
+            process.kill()
+            process.wait()
+
+    def _spawn(self, name: str, *arguments: str, folder: Path | None = None) -> None:
         # setpriv: nothing outlives a killed test run.
-        command = ("setpriv", "--pdeathsig", "KILL", "--", str(self.programs / name), *arguments)
+        command = ("setpriv", "--pdeathsig", "KILL", "--", str((folder or self.programs) / name), *arguments)
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log

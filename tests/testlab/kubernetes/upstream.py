@@ -26,6 +26,8 @@ MIRROR = CACHE / "mirror"
 _MODULES = {
     "flannel-io/flannel": "github.com/flannel-io/flannel",
     "kubernetes/kubernetes": "k8s.io/kubernetes",
+    "kubernetes-sigs/jobset": "sigs.k8s.io/jobset",
+    "kubernetes-sigs/kueue": "sigs.k8s.io/kueue",
     "kubernetes-sigs/kube-network-policies": "sigs.k8s.io/kube-network-policies",
     "kubernetes-sigs/metrics-server": "sigs.k8s.io/metrics-server",
 }
