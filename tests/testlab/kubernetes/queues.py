@@ -87,7 +87,7 @@ class Queues:
                 self.start(name)
             for name in [item["metadata"]["name"] for item in self.objects if _is_person(item)]:
                 self.plane.wait_for_namespace(name)
-            assert wait_until(self._is_ready), self.plane.log(KUEUE)[-3000:]
+            assert wait_until(lambda: not self._fault()), self._fault()
         except BaseException:
             self._end()
             raise
@@ -169,13 +169,15 @@ class Queues:
                     (folder / name).write_bytes(base64.b64decode(data[name]))
                 before = data
 
-    def _is_ready(self) -> bool:
-        """Return whether a JobSet of a person is accepted, and the line can be read."""
-        accepted = self.plane.try_kubectl(
-            "create", "--dry-run=server", "-f", "-", text=json.dumps(job_set("probe", "grace"))
-        )
+    def _fault(self) -> str:
+        """Return why a JobSet of a person is refused, or the line cannot be read; empty if both work."""
+        probe = json.dumps(job_set("probe", "grace"))
         line = "/apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/grace/localqueues/default/pendingworkloads"
-        return accepted.returncode == 0 and self.plane.try_kubectl("get", "--raw", line).returncode == 0
+        for words in (("create", "--dry-run=server", "-f", "-"), ("get", "--raw", line)):
+            done = self.plane.try_kubectl(*words, text=probe)
+            if done.returncode:
+                return done.stderr
+        return ""
 
 
 def _is_person(item: Object) -> bool:
