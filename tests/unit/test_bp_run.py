@@ -473,6 +473,60 @@ def test_a_dry_run_starts_nothing(laptop: Laptop, record: Record) -> None:
     assert not record.packs
 
 
+def test_a_run_may_cost_no_more_than_its_person_says(laptop: Laptop, record: Record) -> None:
+    """The limit shortens the time, which bp says before the start. It never lengthens that of --for."""
+    for words, seconds in ((["--max-cost", "7"], 7_200), (["--max-cost", "7", "--for", "1h"], 3_600)):
+        done = laptop.bp("run", "--on", "gpu-1", *words, "--", "true")
+
+        assert given(laptop)["for"] == seconds
+        assert f"at most {seconds * 3.5 / 3_600:.2f} USD" in done.stderr
+        assert f"stopped after {seconds // 3_600}:00:00 at the latest: --max-cost 7" in done.stderr
+        assert (record.tags["max_cost"], record.tags["for"]) == ("7", str(seconds))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "fix"),
+    [
+        (["--on", "titan-03", "--max-cost", "5"], "the price is unknown, so --max-cost cannot be kept", "--for"),
+        (["--on", "gpu-1", "--max-cost", "0.05"], "--max-cost 0.05 pays for 51 seconds", "--max-cost 0.06"),
+        (["--on", "gpu-1", "--max-cost", "-1"], "argument --max-cost", ""),
+        (["--on", "gpu-1", "--max-cost", "1e3"], "argument --max-cost", ""),
+    ],
+)
+def test_a_limit_of_costs_that_cannot_be_kept_is_refused(
+    words: list[str], sentence: str, fix: str, laptop: Laptop, record: Record
+) -> None:
+    """Nothing is recorded."""
+    done = laptop.bp("run", *words, "--", "true")
+
+    assert (done.returncode, sentence in done.stderr, fix in done.stderr) == (242, True, True), done.stderr
+    assert not record.runs
+
+
+def test_bp_says_what_is_left_of_a_budget(laptop: Laptop, record: Record) -> None:
+    """Before the start; nothing starts when it is used up. Who has none is asked for none."""
+    assert "budget" not in laptop.bp("run", "--on", "gpu-1", "--dry-run", "--", "true").stderr
+    facts: dict[str, object] = {"spent": 412.5, "unknown": 0, "budget": 500, "month": "2027-01"}
+    record.hub.answer("/fleet.json", {**FLEET, "budgets": {"ada": 500}})
+    record.hub.answer("/bedplate/budget", facts)
+    done = laptop.bp("run", "--on", "gpu-1", "--dry-run", "--", "true")
+    assert "your budget for 2027-01: 412.50 of 500 USD are spent\n" in done.stderr
+    assert "note: this run may cost" not in done.stderr
+
+    record.hub.answer("/bedplate/budget", {**facts, "spent": 490, "unknown": 2})
+    done = laptop.bp("run", "--on", "gpu-1", "--dry-run", "--", "true")
+    assert "490.00 of 500 USD are spent, and 2 runs have no known price\n" in done.stderr
+    assert "note: this run may cost more than the 10.00 USD that are left\n" in done.stderr
+
+    record.hub.answer("/bedplate/budget", {})
+    assert "your budget is unknown" in laptop.bp("run", "--on", "gpu-1", "--dry-run", "--", "true").stderr
+
+    record.hub.answer("/bedplate/budget", {**facts, "spent": 500})
+    done = laptop.bp("run", "--on", "gpu-1", "--", "true")
+    assert (done.returncode, "your budget for 2027-01 is used up: 500.00 of 500 USD" in done.stderr) == (242, True)
+    assert not record.runs
+
+
 def test_a_run_that_may_cost_more_is_asked_for(laptop: Laptop, record: Record) -> None:
     """Without a terminal it is not started; -y answers."""
     words = ("run", "--group", "gpu", "--for", "2d", "--", "true")

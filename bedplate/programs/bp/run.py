@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from .hub import PARTLY, WRONG, BpError, Hub, say
+from .limits import limit_lines, paid_seconds
 from .machine import Agent
 from .places import Place, choose_place, wait_line
 from .records import create_run, end_run
@@ -49,6 +50,7 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--image", "I", ".*", "", "for the cluster: a name of `jobs.images`, or repository@sha256:DIGEST"),
     ("--launch", "HOW", "ranks|program|", "", "start the command once a GPU (ranks), or once (program)"),
     ("--for", "8h", "[1-9][0-9]{0,3}[mhd]|", "", "the longest time, in m, h or d; default: the operator's, or 24h"),
+    ("--max-cost", "USD", r"[0-9]{1,6}([.][0-9]{1,2})?|", "", "the most US dollars, which shortens its time"),
     ("--name", "NAME", "[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?|", "", "the end of its name, at most 24 of a-z, 0-9 and -"),
     ("--param", "K=V", _VALUE, [], "a parameter, which the record has; several times"),
     ("--env", "K=V", f"(?!{_OWN}){_VALUE}", [], "a variable, not BEDPLATE_*, MLFLOW_* or CUDA_V*; several times"),
@@ -120,11 +122,13 @@ def start_code(
     place = choose_place(fleet, options.on, options.group, document["gpus"], options.image)
     if options.secret:
         document["secrets"] = read_secrets(hub, "" if place.selector else place.name, options.secret)
-    document["for"] = _time_limit(vars(options)["for"], fleet["for"] or "")
+    price = document.get("nodes", 1) * (place.facts["price"] or 0)
+    document["for"] = paid_seconds(_time_limit(vars(options)["for"], fleet["for"] or ""), price, options.max_cost)
     document |= place.shares(document) if place.selector else {"machine": place.name}
     cost = (place.facts["price"] or 0) * document["for"] / 3_600
     say(*_plan_lines(place, cost, snapshot, sum(pack.stat().st_size for pack in code.new.values())))
     say(*filter(None, [wait_line(fleet, place)]))
+    say(*limit_lines(hub, fleet, options.max_cost, document["for"], cost))
     if options.dry_run:
         return 0
     if not options.y and fleet["ask_above"] is not None and cost > fleet["ask_above"]:
@@ -140,7 +144,7 @@ def start_code(
             tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for", "launch")}
             tags |= {"command": shlex.join(document["command"]), "nodes": 1, "notify": options.notify or ""}
             tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
-            tags |= {"secrets": " ".join(options.secret)}
+            tags |= {"secrets": " ".join(options.secret), "max_cost": options.max_cost}
             tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
             # A pod waits for a machine, and a unit for GPUs: for as long as that takes, the hub does not miss the run.
             tags |= {"state": "queued"} if place.selector or document["gpus"] else {}

@@ -1,0 +1,56 @@
+"""Whether a program works: the processor time of all that it has started, and its output. It counts no clock's jump."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+# The part of one processor below which a program does not work, and seconds that its helpers may use in any case.
+_LEAST, _HELPERS = 0.01, 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Witness:
+    """What this process has seen of its program, whose output is in the folders of a folder."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self._since, self._seconds, self._written = time.monotonic(), 0.0, 0
+
+    def idle(self) -> float:
+        """Return for how many seconds the program has neither used a processor nor printed."""
+        now, seconds, written = time.monotonic(), _used_seconds(), self._last_written()
+        is_busy = seconds - self._seconds > _LEAST * (now - self._since) + _HELPERS
+        if is_busy or written != self._written:
+            self._since, self._seconds, self._written = now, seconds, written
+        return now - self._since
+
+    def _last_written(self) -> int:
+        newest = 0
+        for path in self._logs.glob("*/*"):
+            # The hub may have it, and the spool may remove it.
+            with suppress(OSError):
+                newest = max(newest, path.stat().st_mtime_ns)
+        return newest
+
+
+def _used_seconds() -> float:
+    """Return the processor seconds of all descendants of this process, also of those that have ended."""
+    own = os.times()
+    seconds, parents = own.children_user + own.children_system, {os.getpid()}
+    rows = sorted(_processes(), key=lambda row: row[3])
+    for pid, parent, ticks, _ in rows:
+        # A process begins after its parent, but for those that this process has inherited.
+        if parent in parents:
+            parents.add(pid)
+            seconds += ticks / _TICKS
+    return seconds
+
+
+def _processes() -> Iterator[tuple[int, int, int, int]]:
+    """Yield number, parent, ticks with those of ended children, and start of each process: proc(5)."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            words = path.read_text(errors="replace").rpartition(")")[2].split()
+            yield int(path.parent.name), int(words[1]), sum(map(int, words[11:15])), int(words[19])

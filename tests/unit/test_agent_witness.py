@@ -1,0 +1,84 @@
+"""The witness of an agent: which programs work, with real processes. It sees all that this process has started."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.testlab.fakes.runs import wait_for
+
+# An agent that has started a program prints for how long that is idle, for each line of its input.
+_AGENT = """import ctypes, subprocess, sys, time
+from pathlib import Path
+from bedplate.programs.agent.witness import Witness
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as agents: what leaves its parent becomes a child of this one
+program, witness = subprocess.Popen(["sh", "-c", sys.argv[2]], stdin=subprocess.DEVNULL), Witness(Path(sys.argv[1]))
+for _ in sys.stdin:
+    print(f"{witness.idle():.2f}", flush=True)
+program.kill()
+"""
+# A second of a processor.
+_WORK = f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.8: pass'"
+
+
+class Agent:
+    """An agent with its program; it ends with the test."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        pipe = subprocess.PIPE
+        command = (sys.executable, "-c", _AGENT, str(folder), program)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self.start = time.monotonic()
+
+    def idle(self) -> float:
+        """Return for how many seconds the program is idle."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def end(self) -> None:
+        """End both."""
+        self.process.communicate(timeout=10)
+
+
+def test_a_program_that_waits_is_idle(tmp_path: Path) -> None:
+    """Since its start, until it prints; a look is no work."""
+    agent = Agent(tmp_path, "exec sleep 60")
+    agent.idle()
+    for _ in range(5):
+        time.sleep(0.1)
+        assert agent.idle() > 0
+    former = agent.idle()
+    assert former > 0.5
+
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0/000000").write_text("epoch 1\n")
+    assert agent.idle() == 0
+    time.sleep(0.2)
+    assert 0.1 < agent.idle() < former + 0.2
+    agent.end()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        f"sleep 0.5; exec {_WORK}",
+        # As a loader that a rank starts, and waits for.
+        f"sleep 0.5; {_WORK}; exec sleep 60",
+        # As one that leaves its parent.
+        f"sleep 0.5; ({_WORK} &) ; exec sleep 60",
+    ],
+    ids=["itself", "a child that has ended", "one of its own"],
+)
+def test_a_program_that_computes_is_not_idle(program: str, tmp_path: Path) -> None:
+    """By its processes, by those that it has waited for, and by those that have left it."""
+    agent = Agent(tmp_path, program)
+    time.sleep(0.3)
+    assert agent.idle() > 0.2
+
+    wait_for(lambda: agent.idle() == 0)
+    agent.end()
