@@ -50,6 +50,15 @@ def check_mounts(context: Context) -> Iterator[Fault]:
         yield from _check_nesting(mount, [other for other in mounts if other.place == mount.place])
 
 
+def check_checkpoints(context: Context) -> Iterator[Fault]:
+    """Yield a fault if the store of checkpoints is none that machines mount."""
+    stores, name = context.fleet.storage, context.fleet.jobs.checkpoints
+    mounted = [store for store, spec in stores.items() if not isinstance(spec, S3Store)]
+    if name is not None and name not in mounted:
+        what = f"{name} is a bucket" if name in stores else f"no store is named {name}"
+        yield fault(CHECKPOINT_STORE, "jobs.checkpoints", what, one_of(mounted))
+
+
 def is_within(path: str, folder: str) -> bool:
     """Return whether a path is a folder or is below it."""
     return f"{path}/".startswith(f"{folder}/")
@@ -170,8 +179,14 @@ def check_policies(plan: FleetPlan) -> Iterator[Fault]:
             yield fault(LONG_POLICY, "storage" if plan.buckets else "regions", message)
 
 
-CHECKS = (check_stores, check_mounts)
+CHECKS = (check_stores, check_mounts, check_checkpoints)
 _rule = partial(Rule, section="storage")
+CHECKPOINT_STORE = Rule(
+    "E648",
+    "A job that starts again reads its checkpoints as files.",
+    "write the name of an efs or nfs store",
+    section="jobs",
+)
 BUCKET_NAME = _rule(
     "E401",
     "S3 would reject the name of the bucket, or bedplate uses it.",

@@ -8,10 +8,10 @@ from typing import Any
 
 from bedplate.plan.fleet import FleetPlan, MachinePlan, cached_on_plan
 from bedplate.plan.pools import PoolPlan
-from bedplate.plan.registration import machine_registration, pool_registration
+from bedplate.plan.registration import EFA, machine_registration, pool_registration
 from bedplate.spec.text import seconds_of
 
-_MIB = 1024.0
+_MIB, _HOMES = 1024.0, "/home"
 Facts = dict[str, Any]
 
 
@@ -31,6 +31,7 @@ def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
         "enforce": plan.jobs.enforce,
         "idle": _idle(plan),
         "notify": sorted(plan.hub.messages.get("people", ())) if plan.hub else [],
+        "checkpoints": _checkpoints(plan),
         "sources": {},
         "groups": groups,
         "types": {name: _hardware(plan, name) for pool in plan.pools for name in pool.types},
@@ -45,10 +46,20 @@ def _idle(plan: FleetPlan) -> Facts | None:
     return Facts(after=int(seconds_of(idle.after)), then=idle.then) if idle else None
 
 
+def _checkpoints(plan: FleetPlan) -> Mapping[str, str]:
+    """Return the mount point of the store of checkpoints at each site, and in the regions, which have no name."""
+    files, exports, _ = plan.stores
+    mounts = [(system.store, "", system.mount) for system in files]
+    mounts += [(export.store, export.site, export.mount) for export in exports]
+    homes = {place: mount for _, place, mount in mounts if mount == _HOMES}
+    return homes | {place: mount for store, place, mount in mounts if store == plan.jobs.checkpoints}
+
+
 def _group(plan: FleetPlan, pools: Sequence[PoolPlan]) -> Facts:
     types, spec = list(dict.fromkeys(name for pool in pools for name in pool.types)), pools[0].group_spec
     facts: Facts = {"regions": list(dict.fromkeys(pool.region for pool in pools)), "types": types, "type": types[0]}
     facts |= {"min": spec.nodes.min, "max": spec.nodes.max, "kubernetes": spec.use.is_worker, "jobs": spec.jobs}
+    facts["efa"] = min(int(pool_registration(pool, plan.catalog).resources.get(EFA, "0")) for pool in pools)
     facts["taints"] = list(dict.fromkeys(taint for pool in pools for taint in _taints(plan, pool)))
     rungs = dict.fromkeys(f"{pool.market.value} in {pool.region}" for pool in pools)
     facts |= {"site": "", "image": plan.jobs.images.get(pools[0].group), "rungs": list(rungs)}
@@ -64,7 +75,7 @@ def _site_groups(plan: FleetPlan) -> Iterator[tuple[str, Facts]]:
         taints = [taint for machine in machines for taint in machine_registration(site, machine).taints]
         facts = Facts(regions=[], types=[], rungs=[], min=len(machines), max=len(machines), kubernetes=True)
         facts |= {"jobs": all(machine.spec.jobs for machine in machines), "taints": list(dict.fromkeys(taints))}
-        facts |= {"site": site.name, "gpus": count, "gpu": model, "image": plan.jobs.images.get(site.name)}
+        facts |= {"efa": 0, "site": site.name, "gpus": count, "gpu": model, "image": plan.jobs.images.get(site.name)}
         if machines:
             yield site.name, facts | dict.fromkeys(("type", "price", "cpus", "memory_gib", "gpu_memory_gib"))
 

@@ -300,6 +300,12 @@ class Jobs(Spec):
         description="Share of a person in the GPUs of the cluster while others wait, by name. Everybody else has 1.",
         json_schema_extra=on_edit(free("the order of waiting runs, with the next `bedplate kube addons apply`")),
     )
+    checkpoints: Slug | None = Field(
+        default=None,
+        title="Checkpoints",
+        description="Store of `storage`, efs or nfs, that has the checkpoints of jobs. None: the homes of people.",
+        json_schema_extra=on_edit(free(f"{_NEXT_RUN}, and resume from where they wrote", *EVERY)),
+    )
 
 
 VERSION = 1

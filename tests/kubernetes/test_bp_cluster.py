@@ -23,9 +23,11 @@ from bedplate.kubernetes.client import ClusterClient
 from bedplate.kubernetes.desired import people_objects, policy_objects, volume_objects
 from bedplate.nodes.invitation import bp_program
 from bedplate.plan.cluster import cluster_plan
-from bedplate.programs.bp.cluster import Api, Cluster, Job, follow, job_of, secret_of
+from bedplate.programs.bp.cluster import Api
 from bedplate.programs.bp.hub import BpError, Settings
+from bedplate.programs.bp.jobset import Cluster, jobset_of, secret_of
 from bedplate.programs.bp.places import Place
+from bedplate.programs.bp.pods import JobSet, Record, follow
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import ARTIFACTS, AgentRun, RunHub
 from tests.testlab.fleets.variants import lab_plan
@@ -36,7 +38,7 @@ from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
 
 UID = lab_plan().accounts.uids["grace"]
 _CASE = CASES["pool"]
-_FACTS = {"image": PYTHON_IMAGE, "taints": _CASE.promised.taints, "site": ""}
+_FACTS = {"image": PYTHON_IMAGE, "taints": _CASE.promised.taints, "site": "", "gpus": 0}
 _PLACE = Place("cpu", _FACTS, "cpu", {"bedplate/group": _CASE.promised.labels["bedplate/group"]})
 # In place of the agent: it shows what it has, waits for a file or SIGTERM, and ends with a code of its own.
 _AGENT = """
@@ -99,6 +101,12 @@ def run_of(name: str, *command: str, **values: object) -> Mapping[str, Any]:
         "environment": {"A": "1"},
         "attempt": 0,
         "launch": "",
+        "nodes": 1,
+        "restarts": 0,
+        "scratch_ok": "",
+        "priority": "normal",
+        "after": "",
+        "checkpoints": f"/home/grace/.bedplate/checkpoints/{name}",
     }
     return {**facts, "secrets": {"KEY": "s3cret"}, "params": {}, "command": list(command), **values}
 
@@ -115,31 +123,50 @@ def _nothing(_: object) -> None:
     """Ignore what is said."""
 
 
+class Ends(Record):
+    """A record whose agents write nothing, and the ends that bp has written."""
+
+    def __init__(self) -> None:
+        self.causes = list[str]()
+
+    def code(self) -> int | None:
+        """Return that there is no end."""
+        return None
+
+    def cause(self) -> str:
+        """Return that nothing has interrupted the run."""
+        return ""
+
+    def end(self, cause: str) -> None:
+        """Note a cause."""
+        self.causes.append(cause)
+
+
 def start(api: Api, run: Mapping[str, Any], place: Place = _PLACE) -> None:
     """Start a run in the cluster."""
     claims = api.claims("")
-    job = job_of(run, place, api.cluster, claims)
-    api.start(job, lambda uid: secret_of(run, agent(), uid))
+    jobset = jobset_of(run, place, api.cluster, claims)
+    api.start(jobset, lambda uid: secret_of(run, agent(), uid))
 
 
 def test_a_run_has_its_files_its_home_and_its_end(api: Api, running: Running) -> None:
     """The program runs as the person, with token and secrets as files; output and exit code reach the laptop."""
-    output, said, ends = list[bytes](), list[str](), list[str]()
+    output, said, ends = list[bytes](), list[str](), Ends()
     run = run_of("grace-1127-brave-otter", "python", "train.py", "--x=a b")
     start(api, run)
     start(api, run)
 
-    assert follow(api, run["id"], output.append, said.append, ends.append) == 3
+    assert follow(api, run["id"], output.append, said.append, ends) == 3
 
-    assert ends == ["its container ended with exit code 3: Error"]
+    assert ends.causes == ["its container ended with exit code 3: Error"]
     words, uid, files, tree, home = json.loads(output[0])
     assert words == ["run", "--", "python", "train.py", "--x=a b"]
     assert (uid, tree, home) == (UID, "a" * 40, "/home/grace")
     assert files == {"token": "TOKEN", "certificate": "CERT", "secrets": '{"KEY": "s3cret"}', "params": "{}"}
     assert output[1].startswith(b"written")
-    assert "s3cret" not in running.kubectl("get", "jobs,pods", "-n", "grace", "-o=json")
+    assert "s3cret" not in running.kubectl("get", "jobsets,jobs,pods", "-n", "grace", "-o=json")
     found = json.loads(running.kubectl("get", "secret", run["id"], "-n", "grace", "-o=json"))
-    assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Job"]
+    assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["JobSet"]
 
 
 def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -155,12 +182,13 @@ def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.C
         run = {**sent.given, "address": HOST, "environment": {"A": "1"}, "secrets": secrets, "params": {"lr": "1"}}
         run |= {"attempt": 0, "token": TOKEN}
         info = {"run_id": run["run"], "status": "FAILED"}
-        ended = {"info": info, "data": {"tags": [{"key": "bedplate.state", "value": "ended"}]}}
+        tags = [{"key": "bedplate.state", "value": "ended"}, {"key": "bedplate.code", "value": "4"}]
+        ended = {"info": info, "data": {"tags": tags}}
         of_bp = SimpleNamespace(settings=settings, call=lambda _: {"run": ended})
-        job = Job(of_bp, _PLACE, program, is_followed=True)  # type: ignore[arg-type]  # these methods only
+        jobset = JobSet(of_bp, _PLACE, program, is_followed=True)  # type: ignore[arg-type]  # these methods only
 
-        with closing(job):
-            code = job.run(run)
+        with closing(jobset):
+            code = jobset.run(run)
 
         assert (code, capfdbinary.readouterr().out) == (4, b'from the code\n{"lr": "1"}')
         assert (hub.tags["state"], hub.tags["machine"], hub.statuses) == ("ended", _CASE.name, ["FAILED"])
@@ -188,7 +216,7 @@ def test_secrets_are_in_the_namespace_until_removed(api: Api, running: Running) 
 
 
 def test_a_run_ends_when_its_person_stops_it(api: Api, running: Running) -> None:
-    """The program gets SIGTERM, its Job and Secret are deleted, and a second stop finds nothing to do."""
+    """The program gets SIGTERM, its JobSet and Secret are deleted, and a second stop finds nothing to do."""
     output = list[bytes]()
     run = run_of("grace-1127-calm-heron", "wait")
     start(api, run)
@@ -201,7 +229,7 @@ def test_a_run_ends_when_its_person_stops_it(api: Api, running: Running) -> None
 
     thread.join(60)
     assert output[-1] == b"stopped\n"
-    assert wait_until(lambda: run["id"] not in running.kubectl("get", "jobs,secrets", "-n", "grace"), 60)
+    assert wait_until(lambda: run["id"] not in running.kubectl("get", "jobsets,jobs,secrets", "-n", "grace"), 60)
 
 
 def test_a_command_runs_beside_the_program(api: Api) -> None:
@@ -214,7 +242,8 @@ def test_a_command_runs_beside_the_program(api: Api) -> None:
     assert wait_until(lambda: any(b"written" in line for line in output), 60)
     facts = {**vars(api.cluster), "gids": [UID]}
     script = (
-        "import sys, json; from bedplate.programs.bp.cluster import Api, Cluster; "
+        "import sys, json; from bedplate.programs.bp.cluster import Api; "
+        "from bedplate.programs.bp.jobset import Cluster; "
         "from bedplate.programs.bp.terminal import attach; "
         "sys.exit(attach(Api(Cluster(**json.loads(sys.argv[1]))), sys.argv[2], sys.argv[3:]))"
     )
@@ -236,7 +265,7 @@ def test_a_command_runs_beside_the_program(api: Api) -> None:
 
 def _follow_to_the_end(api: Api, run: str, output: list[bytes]) -> None:
     with suppress(BpError):
-        follow(api, run, output.append, _nothing, _nothing)
+        follow(api, run, output.append, _nothing, Ends())
 
 
 def test_an_image_without_python_is_said(api: Api) -> None:
@@ -245,7 +274,7 @@ def test_an_image_without_python_is_said(api: Api) -> None:
     start(api, run, replace(_PLACE, facts={**_FACTS, "image": "localhost/waits:1"}))
 
     with pytest.raises(BpError, match="no python3"):
-        follow(api, run["id"], _nothing, _nothing, _nothing)
+        follow(api, run["id"], _nothing, _nothing, Ends())
 
 
 def test_a_run_says_why_it_waits(api: Api) -> None:
@@ -259,7 +288,7 @@ def test_a_run_says_why_it_waits(api: Api) -> None:
         api.end(run["id"], now=True)
 
     with pytest.raises(BpError):
-        follow(api, run["id"], _nothing, say, _nothing)
+        follow(api, run["id"], _nothing, say, Ends())
     assert "Insufficient cpu" in said[0]
 
 
@@ -268,7 +297,7 @@ def test_seconds_to_the_first_line(api: Api) -> None:
     run, first = run_of("grace-1127-fast-lynx", "true"), list[float]()
     started = time.monotonic()
     start(api, run)
-    follow(api, run["id"], lambda _: first.append(time.monotonic() - started), _nothing, _nothing)
+    follow(api, run["id"], lambda _: first.append(time.monotonic() - started), _nothing, Ends())
     assert first[0] < 10
 
 

@@ -1,19 +1,25 @@
-"""Runs in the cluster: the Job that bp creates, and what it reads from the state of a pod."""
+"""Runs in the cluster: the JobSet that bp creates, and how it follows that to the end."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bedplate.programs.bp.cluster import Cluster, exit_code, job_of, secret_of, wait_reason
+from bedplate.programs.bp import pods
 from bedplate.programs.bp.hub import BpError
+from bedplate.programs.bp.jobset import Cluster, jobset_of, name_of, secret_of
 from bedplate.programs.bp.places import Place
+from bedplate.programs.bp.pods import NotRunningError, Record, exit_code, follow, wait_reason
+
+if TYPE_CHECKING:
+    from bedplate.programs.bp.cluster import Api
 
 CLUSTER = Cluster("https://api.lab.internal:6443", "PEM", "a-b", 20001, (20001, 30001), "true")
 PODS_OF_GROUP = Place(
     "train",
-    {"image": "r@sha256:1", "taints": ["nvidia.com/gpu=present:NoSchedule", "own:NoExecute"]},
+    {"image": "r@sha256:1", "taints": ["nvidia.com/gpu=present:NoSchedule", "own:NoExecute"], "gpus": 8, "efa": 4},
     "train",
     {"bedplate/group": "train"},
 )
@@ -34,6 +40,12 @@ RUN: Mapping[str, Any] = {
     "launch": "",
     "grace": 100,
     "attempt": 0,
+    "nodes": 1,
+    "restarts": 2,
+    "scratch_ok": "",
+    "priority": "normal",
+    "after": "",
+    "checkpoints": "/home/a_b/.bedplate/checkpoints/a_b-1127-brave-otter",
     "environment": {"BEDPLATE_HUB": "x"},
     "secrets": {"KEY": "s3cret"},
     "params": {"lr": "1"},
@@ -41,9 +53,22 @@ RUN: Mapping[str, Any] = {
 }
 
 
-def _pod(claims: Mapping[str, str]) -> Any:  # noqa: ANN401
-    job = job_of(RUN, PODS_OF_GROUP, CLUSTER, claims)
-    return job["spec"]["template"]["spec"]
+def _jobset(claims: Mapping[str, str], **values: object) -> Any:  # noqa: ANN401  a document
+    return jobset_of({**RUN, **values}, PODS_OF_GROUP, CLUSTER, claims)
+
+
+def _job(claims: Mapping[str, str], **values: object) -> Any:  # noqa: ANN401  a document
+    (job,) = _jobset(claims, **values)["spec"]["replicatedJobs"]
+    return job["template"]["spec"]
+
+
+def _pod(claims: Mapping[str, str], **values: object) -> Any:  # noqa: ANN401  a document
+    return _job(claims, **values)["template"]["spec"]
+
+
+def _variables(claims: Mapping[str, str], **values: object) -> Mapping[str, Any]:
+    (container,) = _pod(claims, **values)["containers"]
+    return {item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]}
 
 
 def test_a_job_has_what_the_policies_of_the_cluster_require() -> None:
@@ -61,46 +86,125 @@ def test_a_job_has_what_the_policies_of_the_cluster_require() -> None:
     assert container["resources"]["limits"] == {"memory": "16Gi", "nvidia.com/gpu": "2"}
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert {mount["mountPath"] for mount in container["volumeMounts"]} > {"/dev/shm", "/home/a_b"}  # noqa: S108
-    assert job_of(RUN, PODS_OF_GROUP, CLUSTER, {})["spec"]["backoffLimit"] == 0
+    assert (_job({})["backoffLimit"], _job({})["completions"]) == (0, 1)
 
 
 def test_objects_have_names_that_kubernetes_takes() -> None:
     """Also for a person `a_b`, whose namespace is `a-b`: the label has the id, and every name is the same."""
-    job, secret = job_of(RUN, PODS_OF_GROUP, CLUSTER, {}), secret_of(RUN, b"agent", "uid-of-the-job")
-    (volume,) = (item["secret"] for item in job["spec"]["template"]["spec"]["volumes"] if "secret" in item)
+    jobset, secret = _jobset({}), secret_of(RUN, b"agent", "uid-of-the-jobset")
+    (volume,) = (item["secret"] for item in _pod({})["volumes"] if "secret" in item)
 
-    names = job["metadata"]["name"], secret["metadata"]["name"], secret["metadata"]["ownerReferences"][0]["name"]
+    names = jobset["metadata"]["name"], secret["metadata"]["name"], secret["metadata"]["ownerReferences"][0]["name"]
     assert {*names, volume["secretName"]} == {"a-b-1127-brave-otter"}
-    assert job["metadata"]["labels"]["bedplate/run"] == "a_b-1127-brave-otter"
+    assert jobset["metadata"]["labels"]["bedplate/run"] == "a_b-1127-brave-otter"
+    long = f"{'p' * 32}-1127-{'n' * 24}"
+    assert re.fullmatch("[a-z][a-z0-9-]*", name_of(long))
+    assert len(f"{name_of(long)}-n-0-9999-x7f2k") <= 63
+    assert name_of(long) != name_of(f"{long[:-1]}o")
 
 
-def test_no_secret_is_in_a_job() -> None:
-    """Token, secrets and parameters are in the Secret only, which ends with its Job."""
-    secret = secret_of(RUN, b"agent", "uid-of-the-job")
+def test_no_secret_is_in_a_jobset() -> None:
+    """Token, secrets and parameters are in the Secret only, which ends with its JobSet."""
+    secret = secret_of(RUN, b"agent", "uid-of-the-jobset")
 
-    assert not {"TOKEN", "s3cret", "CERT"} & set(json.dumps(job_of(RUN, PODS_OF_GROUP, CLUSTER, {})).split('"'))
+    assert not {"TOKEN", "s3cret", "CERT"} & set(json.dumps(_jobset({})).split('"'))
     assert set(secret["data"]) == {"token", "certificate", "agent", "secrets", "params"}
-    assert secret["metadata"]["ownerReferences"][0]["uid"] == "uid-of-the-job"
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == "uid-of-the-jobset"
 
 
 def test_the_variables_of_the_agent_are_not_the_persons() -> None:
     """`--env` cannot replace a variable of the agent; without a home in this place, HOME is a folder of the pod."""
-    variables = {item["name"]: item.get("value") for item in _pod({})["containers"][0]["env"]}
+    variables = _variables({})
 
     assert variables["BEDPLATE_HUB"] == "https://hub.lab.internal"
     assert variables["BEDPLATE_PACKS"] == "p,q"
     assert variables["HOME"] == "/bedplate"
 
 
+def test_all_nodes_start_and_restart_together() -> None:
+    """One Job has a pod a node, with host names; a lost peer or node makes all again, and an end of a program none."""
+    spec, job = _jobset({}, nodes=16)["spec"], _job({}, nodes=16)
+
+    assert (job["parallelism"], job["completions"], job["completionMode"]) == (16, 16, "Indexed")
+    assert spec["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
+    assert _jobset({})["spec"]["network"]["enableDNSHostnames"] is False
+    variables = _variables({}, nodes=16)
+    assert variables["BEDPLATE_MASTER"] == "a-b-1127-brave-otter-n-0-0.a-b-1127-brave-otter"
+    assert (variables["BEDPLATE_NODES"], variables["BEDPLATE_PORT"], variables["BEDPLATE_RESTARTS"]) == (
+        "16",
+        "29399",
+        "2",
+    )
+    assert "job-completion-index" in variables["BEDPLATE_RANK"]["fieldRef"]["fieldPath"]
+    rules = spec["failurePolicy"]["rules"]
+    # What the controller of Jobs writes. Source: pkg/controller/job/pod_failure_policy.go, Kubernetes 1.36.
+    ended = "Container run for pod ada/x failed with exit code {} matching FailJob rule at index {}"
+    lost = "Pod ada/x has condition DisruptionTarget matching FailJob rule at index 2"
+    actions = {
+        ended.format(200, 0): True,
+        ended.format(201, 0): True,
+        lost: True,
+        ended.format(2, 1): False,
+        ended.format(2000, 1): False,
+        "Job has reached the specified backoff limit": False,
+    }
+    for message, is_repeated in actions.items():
+        rule = next(rule for rule in rules if _applies(rule, message))
+        assert (rule["action"] == "RestartJobSetAndIgnoreMaxRestarts") is is_repeated, message
+    assert all(re.fullmatch("[A-Za-z][A-Za-z0-9_]*", rule["name"]) for rule in rules)
+
+
+def _applies(rule: Mapping[str, Any], message: str) -> bool:
+    patterns: Sequence[str] = rule.get("onJobFailureMessagePatterns", [""])
+    return any(re.search(pattern, message) for pattern in patterns)
+
+
+def test_a_run_waits_in_the_queue_of_its_person() -> None:
+    """One that starts after another run is held until the controller releases it."""
+    labels, held = _jobset({})["metadata"], _jobset({}, after="a_b-1126-x:ok", priority="spare")["metadata"]
+
+    assert labels["labels"]["kueue.x-k8s.io/queue-name"] == "default"
+    assert labels["labels"]["kueue.x-k8s.io/priority-class"] == "normal"
+    assert "annotations" not in labels
+    assert held["labels"]["kueue.x-k8s.io/queue-name"] == "held"
+    assert held["labels"]["kueue.x-k8s.io/priority-class"] == "spare"
+    assert held["annotations"] == {"bedplate/after": "a_b-1126-x:ok"}
+    # The class of pods stays the default: none ends pods of others.
+    assert "priorityClassName" not in _pod({}, priority="spare")
+
+
+@pytest.mark.parametrize(
+    ("claims", "folder"),
+    [
+        ({"home": "/home/a_b"}, "/home/a_b/.bedplate/checkpoints/a_b-1127-brave-otter"),
+        ({"data": "/data"}, "/bedplate/checkpoints"),
+        ({}, "/bedplate/checkpoints"),
+    ],
+)
+def test_checkpoints_are_on_a_store_of_the_pod(claims: Mapping[str, str], folder: str) -> None:
+    """Without it they are in the pod, for restarts of its ranks."""
+    assert _variables(claims)["BEDPLATE_CHECKPOINTS"] == folder
+
+
+def test_several_nodes_have_their_part_of_the_fabric() -> None:
+    """EFA interfaces and huge pages follow the GPUs; one node needs none."""
+    limits = _pod({}, nodes=2, gpus=8)["containers"][0]["resources"]["limits"]
+    half = _pod({}, nodes=2, gpus=4)["containers"][0]["resources"]["requests"]
+
+    assert (limits["vpc.amazonaws.com/efa"], limits["hugepages-2Mi"]) == ("4", "5120Mi")
+    assert (half["vpc.amazonaws.com/efa"], half["hugepages-2Mi"]) == ("2", "2560Mi")
+    assert "vpc.amazonaws.com/efa" not in _pod({}, gpus=8)["containers"][0]["resources"]["limits"]
+
+
 def _state(**state: object) -> Mapping[str, Any]:
-    return {"containerStatuses": [{"name": "run", "state": state}]}
+    return {"status": {"containerStatuses": [{"name": "run", "state": state}]}}
 
 
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        ({}, ""),
-        ({"conditions": [{"type": "PodScheduled", "message": "0/12 nodes"}]}, "0/12 nodes"),
+        ({"status": {}}, ""),
+        ({"status": {"conditions": [{"type": "PodScheduled", "message": "0/12 nodes"}]}}, "0/12 nodes"),
         (_state(waiting={"reason": "ContainerCreating"}), "ContainerCreating"),
         (_state(waiting={"reason": "ErrImagePull", "message": "not found"}), "ErrImagePull: not found"),
     ],
@@ -119,7 +223,7 @@ def test_a_container_that_never_starts_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        ({"reason": "Evicted", "message": "low on disk"}, "Evicted: low on disk"),
+        ({"status": {"reason": "Evicted", "message": "low on disk"}}, "Evicted: low on disk"),
         (_state(terminated={"exitCode": 128, "reason": "StartError", "message": "python3: not found"}), "no python3"),
         (_state(terminated={"exitCode": 128, "reason": "StartError", "message": "too long"}), "too long"),
     ],
@@ -133,3 +237,131 @@ def test_a_program_that_did_not_run_has_no_exit_code(status: Mapping[str, Any], 
 def test_a_program_has_its_own_exit_code() -> None:
     """Also after a signal, which is that of a container without memory."""
     assert exit_code(_state(terminated={"exitCode": 137, "reason": "OOMKilled"})) == 137
+
+
+class _Cluster:
+    """An API whose state changes with each look: the JobSet, the pod, and the lines of each pod."""
+
+    cluster = CLUSTER
+
+    def __init__(self, *looks: tuple[Mapping[str, Any], Mapping[str, Any]], reason: str = "") -> None:
+        self._looks, self._reason, self.at = looks, reason, 0
+        self.read: list[tuple[str, str]] = []
+
+    def jobset(self, _: str) -> Mapping[str, Any]:
+        self.at += 1
+        return self._looks[min(self.at, len(self._looks)) - 1][0]
+
+    def pod(self, _: str) -> Mapping[str, Any]:
+        return self._looks[min(self.at, len(self._looks)) - 1][1]
+
+    def log(self, pod: str, since: str) -> Iterator[tuple[str, bytes]]:
+        self.read.append((pod, since))
+        if not since:
+            yield "2026", f"{pod}\n".encode()
+
+    def reason(self, _: object) -> str:
+        return self._reason
+
+    def call(self, path: str, **_: object) -> Mapping[str, Any]:
+        """Answer as an empty queue does."""
+        return self.jobset("") if "/jobsets/" in path else {"items": []}
+
+
+class _Ends:
+    """A record whose agent writes an end after some looks."""
+
+    def __init__(self, code: int | None, after: int = 1) -> None:
+        self._code, self._after, self.causes = code, after, list[str]()
+
+    def code(self) -> int | None:
+        self._after -= 1
+        return self._code if self._after <= 0 else None
+
+    def cause(self) -> str:
+        return "node-7 is lost"
+
+    def end(self, cause: str) -> None:
+        self.causes.append(cause)
+
+
+GOES_ON: Mapping[str, Any] = {"metadata": {"name": "x", "uid": "1"}, "spec": {}, "status": {}}
+OVER: Mapping[str, Any] = {"metadata": {"name": "x", "uid": "1"}, "status": {"terminalState": "Failed"}}
+
+
+def _of(name: str, **state: object) -> Mapping[str, Any]:
+    return {"metadata": {"name": name}, **_state(**state)}
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, bytes, list[str]]]:
+    """Return a function that follows a run to its end: its exit code, its output and what was said."""
+    monkeypatch.setattr(pods, "_POLL", 0.001)
+
+    def run(cluster: _Cluster, record: _Ends) -> tuple[int, bytes, list[str]]:
+        output, said = list[bytes](), list[str]()
+        code = follow(cast("Api", cluster), "x", output.append, said.append, cast("Record", record))
+        return code, b"".join(output), said
+
+    return run
+
+
+Followed = Callable[..., tuple[int, bytes, list[str]]]
+
+
+def test_a_run_is_followed_over_its_attempts(followed: Followed) -> None:
+    """After a lost node the output of the new pod follows, once each; the exit code is that of the record."""
+    lost = _of("first", terminated={"exitCode": 200, "reason": "Error"})
+    cluster = _Cluster(
+        (GOES_ON, {}),
+        (GOES_ON, _of("first", running={})),
+        (GOES_ON, lost),
+        (GOES_ON, lost),
+        (GOES_ON, {}),
+        (GOES_ON, _of("second", waiting={"reason": "ContainerCreating"})),
+        (GOES_ON, _of("second", running={})),
+        (GOES_ON, _of("second", terminated={"exitCode": 3, "reason": "Error"})),
+    )
+
+    code, output, said = followed(cluster, _Ends(7))
+
+    assert (code, output) == (7, b"first\nsecond\n")
+    assert said == ["node-7 is lost; it starts again", "waiting: ContainerCreating"]
+
+
+def test_a_controller_that_is_slow_ends_no_run(followed: Followed) -> None:
+    """The container has ended, its JobSet not yet: bp waits, and writes no end of its own."""
+    ended = _of("a", terminated={"exitCode": 0, "reason": "Completed"})
+    record = _Ends(None)
+
+    code, _, said = followed(_Cluster((GOES_ON, ended), (GOES_ON, ended), (OVER, ended)), record)
+
+    assert (code, said) == (0, [])
+    assert record.causes == ["its container ended with exit code 0: Completed"]
+
+
+def test_who_follows_says_what_the_queue_says(followed: Followed) -> None:
+    """What the line of the queue has, and of a run that was admitted why it has no pods."""
+    jobset = _jobset({})
+    meta = {**jobset["metadata"], "uid": "1", "namespace": "a-b", "creationTimestamp": "2026-11-28T01:00:00Z"}
+    spec = {**jobset["spec"], "suspend": True}
+    waits = {"metadata": {**meta, "annotations": {"bedplate/waits": "It waits for 16 GPUs of train."}}, "spec": spec}
+    over = _of("a", terminated={"exitCode": 0})
+    looks: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [(waits, {})] * 3 + [(GOES_ON, {})] * 9 + [(OVER, over)]
+
+    _, _, said = followed(_Cluster(*looks, reason="exceeded quota"), _Ends(0))
+
+    assert said == ["waiting: It waits for 16 GPUs of train.", "waiting: exceeded quota"]
+
+
+def test_a_jobset_that_is_gone_has_an_end(followed: Followed) -> None:
+    """Its agents write it while they end; without one, bp does."""
+    running = _of("a", running={})
+    gone: tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...] = ({}, running), ({}, running), ({}, {})
+
+    assert followed(_Cluster((GOES_ON, running), *gone), _Ends(201, after=3))[0] == 201
+
+    record = _Ends(None)
+    with pytest.raises(NotRunningError, match="its JobSet was deleted"):
+        followed(_Cluster((GOES_ON, running), *gone), record)
+    assert record.causes == ["its JobSet was deleted"]

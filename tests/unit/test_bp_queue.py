@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.bp.cluster import Api, Cluster
+from bedplate.programs.bp.cluster import Api
+from bedplate.programs.bp.jobset import Cluster
 from bedplate.programs.bp.queue import waiting_lines
 from tests.testlab.fakes.laptop import FakeHub, Laptop, oldest_python
 

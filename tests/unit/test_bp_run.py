@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -229,8 +229,15 @@ def laptop_at_work(hub: FakeHub, tmp_path: Path) -> Laptop:
 @pytest.fixture
 def api(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
     """Yield a stand-in for the API of the cluster, which creates what it is given; ada has two homes."""
-    (tmp_path / "cluster").mkdir()
-    with FakeHub(tmp_path / "cluster", "localhost") as api:
+    with stand_in_for_the_cluster(laptop, tmp_path / "cluster") as api:
+        yield api
+
+
+@contextmanager
+def stand_in_for_the_cluster(laptop: Laptop, folder: Path) -> Iterator[FakeHub]:
+    """Yield a stand-in for the API of the cluster of a laptop."""
+    folder.mkdir()
+    with FakeHub(folder, "localhost") as api:
         laptop.set(cluster=api.cluster_of("ada"))
         homes = {"home": {}, "cellar-home": {"bedplate/site": "cellar"}}
         claims = [
@@ -239,8 +246,14 @@ def api(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
         ]
         api.answer("/api/v1/namespaces/ada/persistentvolumeclaims", {"items": claims})
         api.answer("/api/v1/namespaces/ada/secrets", {"metadata": {}})
-        api.answer("/apis/batch/v1/namespaces/ada/jobs", {"metadata": {"uid": "1"}})
+        api.answer("/apis/jobset.x-k8s.io/v1alpha2/namespaces/ada/jobsets", {"metadata": {"uid": "1"}})
         yield api
+
+
+def created(api: FakeHub) -> Any:  # noqa: ANN401  a document
+    """Return the JobSet that was created."""
+    (jobset,) = (json.loads(body) for line, _, body in api.requests if line.endswith("/jobsets"))
+    return jobset
 
 
 def program(laptop: Laptop, script: str, before: str = "") -> None:
@@ -416,7 +429,7 @@ def test_the_place_is_the_smallest_that_is_enough(words: list[str], machine: str
         (["--group", "gpu", "--gpus", "16"], "no machine for this has 16 GPUs", "at most 8, on gpu-1.us-west-2"),
         (["--on", "titan-03", "--gpus", "5"], "no machine for this has 5 GPUs", "at most 4, on titan-03.cellar"),
         (["--on", "titan-03", "--group", "gpu"], "titan-03.cellar is not in gpu", "leave --group out"),
-        (["--nodes=2"], "unrecognized arguments: --nodes=2", ""),
+        (["--node=2"], "unrecognized arguments: --node=2", ""),
         (["--for", "8"], "argument --for: the value is not of the form 8h", ""),
         (["--for", "0h"], "argument --for", ""),
         (["--for", "60d"], "at most 59d", "--for 59d"),
@@ -878,8 +891,7 @@ def test_an_image_is_one_of_the_fleet_or_has_a_digest(
     done = laptop.bp("run", "-d", "--cpus", "2", "--memory", "4", *words, "--", "true")
 
     assert (done.returncode, f"image {image}" in done.stderr) == (0, True), done.stderr
-    (job,) = (json.loads(body) for line, _, body in api.requests if line.endswith("/jobs"))
-    pod = job["spec"]["template"]["spec"]
+    pod = created(api)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert (pod["containers"][0]["image"], pod["nodeSelector"]) == (image, selector)
     claims = {
         volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"] if "persistentVolumeClaim" in volume

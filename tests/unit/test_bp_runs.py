@@ -17,6 +17,8 @@ from tests.testlab.fakes.runs import wait_for
 from tests.testlab.run import need_root
 from tests.unit.test_bp_run import API, Record, given, laptop_at_work, program
 
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ada/jobsets"
+
 PART = 256 << 10
 
 
@@ -482,7 +484,7 @@ def test_a_record_without_what_is_needed_is_not_repeated(
 
 @pytest.fixture
 def cluster(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
-    """Yield a stand-in for the API of the cluster, which has no pod and one Job."""
+    """Yield a stand-in for the API of the cluster, which has no pod and no JobSet."""
     (tmp_path / "cluster").mkdir()
     with FakeHub(tmp_path / "cluster", "localhost") as api:
         laptop.set(cluster=api.cluster_of("ada"))
@@ -491,7 +493,7 @@ def cluster(laptop: Laptop, tmp_path: Path) -> Iterator[FakeHub]:
 
 
 @pytest.mark.parametrize(("words", "state"), [([], {}), ([], {"running": {}}), (["--now"], {"running": {}})])
-def test_a_run_in_the_cluster_is_stopped_with_its_job(
+def test_a_run_in_the_cluster_is_stopped_with_its_jobset(
     words: list[str], state: Mapping[str, object], cluster: FakeHub, laptop: Laptop, record: Record
 ) -> None:
     """The agent of a running container writes the end, if it has time; otherwise bp does."""
@@ -499,14 +501,14 @@ def test_a_run_in_the_cluster_is_stopped_with_its_job(
     status = {"phase": "Running", "containerStatuses": [{"name": "run", "state": state}]}
     pod = {"metadata": {"name": "pod-x", "creationTimestamp": "1"}, "status": status}
     cluster.answer("/api/v1/namespaces/ada/pods", {"items": [pod]})
-    for path in (f"/apis/batch/v1/namespaces/ada/jobs/{name}", "/api/v1/namespaces/ada/pods/pod-x"):
+    for path in (f"{JOBSETS}/{name}", "/api/v1/namespaces/ada/pods/pod-x"):
         cluster.answer(path, {})
 
     done = laptop.bp("stop", name, *words)
 
     assert done.returncode == 0, done.stderr
     deleted = [line.split("?")[0] for line, _, _ in cluster.requests if line.startswith("DELETE")]
-    assert deleted[0] == f"DELETE /apis/batch/v1/namespaces/ada/jobs/{name}"
+    assert deleted[0] == f"DELETE {JOBSETS}/{name}"
     assert len(deleted) == 1 + len(words)
     assert record.runs[-1]["info"]["status"] == ("RUNNING" if state and not words else "KILLED")
 
@@ -567,7 +569,7 @@ def test_a_closed_output_ends_the_logs_of_a_pod(cluster: FakeHub, laptop: Laptop
 
 
 def test_what_no_pod_can_do_is_said(cluster: FakeHub, laptop: Laptop, record: Record) -> None:
-    """A shell needs a running container; the output of a run whose Job is gone comes from the hub."""
+    """A shell needs a running container; the output of a run whose JobSet is gone comes from the hub."""
     name = started(laptop, record, image="r@sha256:1")
     store(record, b"stored\n")
 

@@ -13,6 +13,19 @@ from . import records
 from .hub import MISSING, PARTLY, BpError, Hub, PrintedError, answer_lines, load_settings, printable
 
 _STARTS = {"run", "again"}
+# What `again` takes from the record.
+_REPEATED = [
+    "--gpus",
+    "--nodes",
+    "--cpus",
+    "--memory",
+    "--launch",
+    "--param",
+    "--include",
+    "--priority",
+    "--restarts",
+    "--scratch-ok",
+]
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
 
 
@@ -108,7 +121,7 @@ def _add_options(word: str, *parsers: argparse.ArgumentParser) -> None:
         from .run import add_options  # noqa: PLC0415
 
         add_options(run)
-        add_options(again, ("--gpus", "--cpus", "--memory", "--launch", "--param", "--include"))
+        add_options(again, _REPEATED)
     if word == "gpus":
         from .gpus import add_options as add_options_of_gpus  # noqa: PLC0415
 

@@ -1,170 +1,25 @@
-"""Runs in the cluster: Job and Secret in the person's namespace, why a pod waits, its output, and its end."""
+"""The API of the cluster for runs: it creates, reads and deletes what a run has in the person's namespace."""
 
 import http.client
 import json
-import re
 import subprocess
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from io import BytesIO
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
-from zipfile import ZIP_DEFLATED, ZipFile
+from urllib.parse import urlencode
 
 from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
-from .hub import ARCHIVE, MISSING, PARTLY, WRONG, BpError, Hub, Settings, say, write
-from .places import Place
-from .records import end_run
+from .hub import ARCHIVE, MISSING, WRONG, BpError, Settings
+from .jobset import API_VERSION, CONTAINER, LABEL, Cluster, Object, name_of
 
-_LABEL, _SITE, _MOUNT = "bedplate/run", "bedplate/site", "bedplate/mount"
-CONTAINER = "run"
-"""The container of a run's pod."""
-_FOLDER, _WORK, _SECRET, _OWN = "/run/bedplate/run", "/bedplate", "run", "bedplate-secrets"
-# Seconds: an ended Job is kept so that `kubectl` shows it, too; quota allows 500.
-_KEPT, _TOKEN_TIMEOUT, _SILENCE = 86_400, 60, 120.0
-_POLL, _LONGEST_POLL, _FIRST_POLLS = 0.3, 5.0, 5
+_SITE, _MOUNT, _OWN = "bedplate/site", "bedplate/mount", "bedplate-secrets"
+_INDEX = "batch.kubernetes.io/job-completion-index"
+# Seconds.
+_TOKEN_TIMEOUT, _SILENCE = 60, 120.0
 _ATTEMPTS = 3
 _CONFLICT, _NOT_FOUND = 409, 404
-# Reasons of a container that never starts. Source: kubelet's pkg/kubelet/images and kuberuntime, Kubernetes 1.36.
-_FATAL = frozenset(("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "StartError"))
-_START = """import sys
-if sys.version_info < (3, 9):
-    sys.exit("error: runs need Python 3.9 or newer in their image")
-from programs.agent.__main__ import main
-sys.exit(main(sys.argv[1:]))
-"""
 _VPN = "connect the VPN; if it is connected, ask your operator about the cluster"
-Object = Mapping[str, Any]
-Tell = Callable[[str], object]
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The cluster of an archive: `token` is a shell script that prints an ExecCredential by ssh."""
-
-    server: str
-    authority: str
-    namespace: str
-    uid: int
-    gids: Sequence[int]
-    token: str
-
-
-def job_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping[str, str]) -> Object:
-    """Return the Job of a run; `claims` are the person's stores that its nodes mount, with their paths."""
-    resources = {"cpu": str(run["cpus"]), "memory": f"{run['memory']}Gi"}
-    limits = {"nvidia.com/gpu": str(run["gpus"])} if run["gpus"] else {}
-    volumes: list[Object] = [
-        # Readable by all: a pod with a store has no fsGroup. Only its own container sees the folder.
-        {"name": _SECRET, "secret": {"secretName": name_of(run["id"]), "defaultMode": 0o444}},
-        {"name": "work", "emptyDir": {}},
-        # Loaders of PyTorch pass batches by it; containerd gives 64 MiB. It counts as memory of the pod.
-        {"name": "shm", "emptyDir": {"medium": "Memory"}},
-        *({"name": f"store-{name}", "persistentVolumeClaim": {"claimName": name}} for name in claims),
-    ]
-    mounts = [
-        {"name": _SECRET, "mountPath": _FOLDER, "readOnly": True},
-        {"name": "work", "mountPath": _WORK},
-        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  shared memory, not a temporary file
-        *({"name": f"store-{name}", "mountPath": path} for name, path in claims.items()),
-    ]
-    container = {
-        "name": CONTAINER,
-        "image": place.facts["image"],
-        "command": ["python3", f"{_FOLDER}/agent", "run", "--", *run["command"]],
-        "env": [
-            *({"name": name, "value": value} for name, value in _environment(run, claims).items()),
-            {"name": "BEDPLATE_MACHINE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        ],
-        "workingDir": _WORK,
-        "resources": {"requests": {**resources, **limits}, "limits": {"memory": resources["memory"], **limits}},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}},
-        "volumeMounts": mounts,
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "nodeSelector": place.selector,
-        "tolerations": [{"key": re.split("[=:]", taint)[0], "operator": "Exists"} for taint in place.facts["taints"]],
-        "securityContext": {
-            "runAsUser": cluster.uid,
-            "runAsGroup": cluster.uid,
-            "supplementalGroups": [gid for gid in cluster.gids if gid != cluster.uid],
-            "supplementalGroupsPolicy": "Strict",
-        },
-        # Negative answers of DNS are cached: the address of the hub never changes.
-        "hostAliases": [{"ip": run["address"], "hostnames": [urlsplit(run["hub"]).hostname]}],
-        # Of the pod, not of the Job: the time in the queue does not count. The agent ends the program before.
-        "activeDeadlineSeconds": run["for"] + run["grace"] + 600,
-        "terminationGracePeriodSeconds": run["grace"] + 10,
-        "containers": [container],
-        "volumes": volumes,
-    }
-    labels = {_LABEL: run["id"]}
-    spec = {
-        "backoffLimit": 0,
-        "ttlSecondsAfterFinished": _KEPT,
-        "template": {"metadata": {"labels": labels}, "spec": pod},
-    }
-    metadata = {"name": name_of(run["id"]), "labels": labels}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-
-
-def name_of(run: str) -> str:
-    """Return the name of a run's objects, which has no `_` of a person."""
-    return run.replace("_", "-")
-
-
-def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables of the agent, and those of the program; secrets are in files only."""
-    settings = {
-        "HUB": run["hub"],
-        "CERT": f"{_FOLDER}/certificate",
-        "TOKEN_FILE": f"{_FOLDER}/token",
-        "RUN": run["run"],
-        "EXPERIMENT": run["experiment"],
-        "TREE": run["tree"],
-        "PACKS": ",".join(run["packs"]),
-        "ARTIFACTS": f"{run['experiment']}/{run['run']}/artifacts",
-        "WORK": f"{_WORK}/work",
-        "GPUS": run["gpus"],
-        "ATTEMPT": run["attempt"],
-        "GRACE": run["grace"],
-        "FOR": run["for"],
-        "LAUNCH": run["launch"],
-    }
-    home = claims.get("home", _WORK)
-    return {"HOME": home, **run["environment"], **{f"BEDPLATE_{name}": str(value) for name, value in settings.items()}}
-
-
-def secret_of(run: Mapping[str, Any], agent: bytes, owner: str) -> Object:
-    """Return the Secret of a run with its token; Kubernetes deletes it with the Job of this uid."""
-    files = {name: str(run[name]).encode() for name in ("token", "certificate")}
-    files |= {"agent": agent, **{name: json.dumps(run[name]).encode() for name in ("secrets", "params")}}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "name": name_of(run["id"]), "uid": owner, "controller": True}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": job["name"], "labels": {_LABEL: run["id"]}, "ownerReferences": [job]},
-        "data": {name: b64encode(content).decode() for name, content in files.items()},
-    }
-
-
-def agent_of(program: Path) -> bytes:
-    """Return the agent as a program in one file, from the archive of bp."""
-    buffer = BytesIO()
-    with ZipFile(program) as own, ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
-        archive.writestr("__main__.py", _START)
-        for name in own.namelist():
-            if name.startswith("programs/") and not name.startswith("programs/bp/"):
-                archive.writestr(name, own.read(name))
-    return buffer.getvalue()
 
 
 class Api(Connection):
@@ -173,9 +28,9 @@ class Api(Connection):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster.server, cluster.authority, lambda _: _token(cluster.token))
         self.cluster = cluster
-        core, jobs = (f"/{group}/namespaces/{cluster.namespace}/" for group in ("api/v1", "apis/batch/v1"))
+        core, jobsets = (f"/{group}/namespaces/{cluster.namespace}/" for group in ("api/v1", f"apis/{API_VERSION}"))
         self._pods, self._secrets, self._events = (f"{core}{kind}" for kind in ("pods", "secrets", "events"))
-        self._claims, self._jobs = f"{core}persistentvolumeclaims", f"{jobs}jobs"
+        self._claims, self._jobsets = f"{core}persistentvolumeclaims", f"{jobsets}jobsets"
 
     def failure(self, what: str, reason: str, status: int = 0) -> BpError:
         """Return the exception of a failure, with its fix."""
@@ -196,10 +51,24 @@ class Api(Connection):
         items: Sequence[Any] = self.call(path)["items"]
         return items
 
-    def start(self, job: Object, secret: Callable[[str], Object]) -> None:
-        """Create a Job, then its Secret, for which its pod waits; what exists of a run stays as it is."""
-        created = self._create(self._jobs, job)
-        self._create(self._secrets, secret(created["metadata"]["uid"]))
+    def start(self, jobset: Object, secret: Callable[[str], Object]) -> None:
+        """Create a JobSet, then its Secret, for which its pods wait; what exists of a run stays as it is."""
+        try:
+            created = self._create(self._jobsets, jobset)
+        except BpError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            raise BpError(
+                "the cluster has no queue for runs", "ask your operator: `jobs` of the fleet adds it"
+            ) from None
+        try:
+            self._create(self._secrets, secret(created["metadata"]["uid"]))
+        except BpError as error:
+            # What was refused is not there, and pods would wait for it for ever.
+            if error.status:
+                with suppress(BpError):
+                    self._delete(f"{self._jobsets}/{jobset['metadata']['name']}")
+            raise
 
     def _create(self, path: str, item: Object) -> Any:  # noqa: ANN401  an object of the API
         for attempt in range(_ATTEMPTS):
@@ -226,15 +95,26 @@ class Api(Connection):
         times = {entry["manager"]: entry["time"] for entry in facts.get("metadata", {}).get("managedFields", ())}
         return {name: (times.get(name, ""), b64decode(value).decode()) for name, value in facts.get("data", {}).items()}
 
+    def jobset(self, run: str) -> Object:
+        """Return the JobSet of a run; empty without one."""
+        found = dict[str, Any]()
+        with _absent():
+            found |= self.call(f"{self._jobsets}/{name_of(run)}")
+        return found
+
+    def pods(self, run: str) -> Sequence[Object]:
+        """Return the pods of a run, the newest first."""
+        pods = self._items(f"{self._pods}?{urlencode({'labelSelector': f'{LABEL}={run}'})}")
+        return sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
+
     def pod(self, run: str) -> Object:
-        """Return the newest pod of a run; empty before there is one."""
-        pods = self._items(f"{self._pods}?{urlencode({'labelSelector': f'{_LABEL}={run}'})}")
-        return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default={})
+        """Return the newest pod of a run's first node; empty before there is one."""
+        return next((pod for pod in self.pods(run) if pod["metadata"].get("labels", {}).get(_INDEX, "0") == "0"), {})
 
     def running_pod(self, run: str) -> str:
         """Return the address of a run's pod. Raises BpError if its container does not run."""
         pod = self.pod(run)
-        if not pod or "running" not in container_of(pod["status"]).get("state", {}):
+        if not is_running(pod):
             raise BpError(f"{run} has no running container", f"`bp show {run}` says why", WRONG)
         return f"{self._pods}/{pod['metadata']['name']}"
 
@@ -242,21 +122,21 @@ class Api(Connection):
         """Return the person's token."""
         return self._token("")
 
-    def reason(self, run: str) -> str:
-        """Return why a Job has no pod, by its last event. Raises BpError if there is no Job."""
-        self.call(f"{self._jobs}/{name_of(run)}")
-        query = urlencode({"fieldSelector": f"involvedObject.name={name_of(run)}"})
-        events = self._items(f"{self._events}?{query}")
-        messages = {str(event.get("lastTimestamp")): str(event.get("message")) for event in events}
+    def reason(self, jobset: Object) -> str:
+        """Return why a JobSet that was admitted has no pods, by the last event of it or its Job."""
+        facts, messages = jobset["metadata"], dict[str, str]()
+        for name in (facts["name"], f"{facts['name']}-n-0"):
+            events = self._items(f"{self._events}?{urlencode({'fieldSelector': f'involvedObject.name={name}'})}")
+            messages |= {str(event.get("lastTimestamp")): str(event.get("message")) for event in events}
         return messages[max(messages)] if messages else ""
 
     def end(self, run: str, *, now: bool) -> None:
         """End a run: its program gets SIGTERM, and `now` SIGKILL after a second."""
-        pod = self.pod(run) if now else None
+        pods = self.pods(run) if now else ()
         with _absent():
-            self._delete(f"{self._jobs}/{name_of(run)}?propagationPolicy=Foreground")
-        with _absent():
-            if pod:
+            self._delete(f"{self._jobsets}/{name_of(run)}?propagationPolicy=Foreground")
+        for pod in pods:
+            with _absent():
                 self._delete(f"{self._pods}/{pod['metadata']['name']}?gracePeriodSeconds=1")
 
     def _delete(self, path: str) -> None:
@@ -279,6 +159,17 @@ class Api(Connection):
                     yield time_of_line.decode(), text
 
 
+def container_of(pod: Object) -> Object:
+    """Return the state of the container of a run's pod; empty before kubelet knows it."""
+    statuses = pod.get("status", {}).get("containerStatuses", ())
+    return next((item.get("state", {}) for item in statuses if item["name"] == CONTAINER), {})
+
+
+def is_running(pod: Object) -> bool:
+    """Return whether the agent of a pod runs."""
+    return "running" in container_of(pod)
+
+
 @contextmanager
 def _absent() -> Iterator[None]:
     """Accept that an object is gone."""
@@ -294,106 +185,6 @@ def api_of(settings: Settings) -> Api:
     if not settings.cluster:
         raise BpError("the archive does not know the cluster", ARCHIVE)
     return Api(Cluster(**settings.cluster))
-
-
-class NotRunningError(BpError):
-    """The program of a run does not run, and never will."""
-
-
-class Job:
-    """A run in the cluster, with the methods of an agent on a machine."""
-
-    def __init__(self, hub: Hub, place: Place, program: Path, *, is_followed: bool) -> None:
-        self._api, self._where, self._is_followed = api_of(hub.settings), place, is_followed
-        self._hub, self._agent = hub, agent_of(program)
-
-    def run(self, document: Mapping[str, Any]) -> int:
-        """Start a run, print its output until it ends, and return the exit code; 0 at once if nobody follows it."""
-        api, run = self._api, str(document["id"])
-        job = job_of(document, self._where, api.cluster, api.claims(self._where.facts["site"]))
-        api.start(job, lambda uid: secret_of(document, self._agent, uid))
-        end = partial(end_run, self._hub, document["run"])
-        try:
-            return follow(api, run, write, say, end) if self._is_followed else 0
-        except NotRunningError as error:
-            with suppress(BpError):
-                end(str(error))
-                api.end(run, now=True)
-            raise
-        except BpError as error:
-            if error.status == _NOT_FOUND:
-                end("its Job was deleted")
-            raise BpError(f"{error}: the run may go on", f"`bp show {run}`", PARTLY) from None
-
-    def close(self) -> None:
-        """End the connections; the run goes on."""
-        self._api.close()
-
-
-def follow(api: Api, run: str, copy: Callable[[bytes], object], tell: Tell, end: Tell) -> int:
-    """Write the output of a run until it ends, say why it waits, and return its exit code.
-
-    `end` takes a cause, which counts if its agent has written none. Raises NotRunningError, or another BpError if the
-    cluster does not answer.
-    """
-    said, since, name, pause, polls = "", "", "", _POLL, 0
-    while True:
-        pod, polls = api.pod(run), polls + 1
-        if pod and container_of(pod["status"]).get("state", {}).keys() & {"running", "terminated"}:
-            name = pod["metadata"]["name"]
-            for time_of_line, line in api.log(name, since):
-                since = time_of_line
-                copy(line)
-            pod = api.pod(run)
-        if pod:
-            name = pod["metadata"]["name"]
-            if pod["status"].get("phase") in {"Succeeded", "Failed"}:
-                code = exit_code(pod["status"])
-                reason = container_of(pod["status"])["state"]["terminated"].get("reason")
-                end(f"its container ended with exit code {code}: {reason}")
-                return code
-            text = wait_reason(pod["status"])
-        elif name:
-            raise NotRunningError("its pod was deleted", f"`bp show {run}` says how it ended", PARTLY)
-        else:
-            text = api.reason(run) if polls > _FIRST_POLLS else ""
-        if text and text != said:
-            tell(f"waiting: {text}")
-            said = text
-        time.sleep(pause)
-        pause = _POLL if since else min(pause * 1.1, _LONGEST_POLL)
-
-
-def container_of(status: Object) -> Object:
-    """Return the state of a run's container; empty before kubelet knows it."""
-    return next((item for item in status.get("containerStatuses", ()) if item["name"] == CONTAINER), {})
-
-
-def wait_reason(status: Object) -> str:
-    """Return why a pod does not run yet. Raises BpError if it never will."""
-    waiting = container_of(status).get("state", {}).get("waiting", {})
-    reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
-    if reason in _FATAL:
-        what = f"the container cannot start: {message or reason}"
-        raise NotRunningError(what, "see `jobs.images` of the fleet", WRONG)
-    if reason:
-        return f"{reason}: {message}" if message else reason
-    conditions = {item["type"]: item for item in status.get("conditions", ())}
-    return str(conditions.get("PodScheduled", {}).get("message", ""))
-
-
-def exit_code(status: Object) -> int:
-    """Return the exit code of a pod that has ended. Raises BpError if its program has not run."""
-    ended = container_of(status).get("state", {}).get("terminated", {})
-    message = str(ended.get("message", ""))
-    if ended.get("reason") in _FATAL:
-        missing = "python3" in message and "not found" in message
-        what = "the image has no python3" if missing else f"the container cannot start: {message}"
-        raise NotRunningError(what, "name an image with Python 3.9 or newer in `jobs.images`", WRONG)
-    if "exitCode" not in ended:
-        reason, message = status.get("reason", "unknown"), status.get("message", "")
-        raise NotRunningError(f"the pod has ended: {reason}: {message}", "run it again")
-    return int(ended["exitCode"])
 
 
 def _token(script: str) -> str:

@@ -31,7 +31,7 @@ def _hold_gpus(hub: Hub, machine: str, gpus: int, time: str) -> None:
     from .places import choose_place  # noqa: PLC0415
 
     # People have no shell on nodes of the cluster.
-    name = choose_place({**hub.fleet(), "groups": {}}, machine, "", gpus).name
+    name = choose_place({**hub.fleet(), "groups": {}}, machine, "", {"gpus": gpus, "nodes": 1}).name
     words = (*hub.ssh_words(name), f"bedplate-gpus run --gpus {gpus} -- {_SHELL.format(time)}")
     os.execvp("ssh", ("ssh", "-t", "-a", "-x", *words))  # noqa: S606, S607  a machine of the fleet
 

@@ -5,15 +5,20 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from tempfile import NamedTemporaryFile
 from typing import Any
+from zlib import crc32
 
 from .hub import PARTLY, BpError, Hub, PrintedError, check_ssh, write
 from .records import find_run, has_run_ended
 
 LOST, REFUSED = 255, 204
 """The exit status of ssh without a connection, and that of an agent that has printed why it does nothing."""
+# Below the ports that kernels give to connections. Two runs of a machine rarely have the same.
+_PORTS = range(20_000, 32_768)
+_INTERRUPTED = 130
 # Seconds for which a lost connection is made again.
 _PATIENCE = 30
 # The name of a socket has at most 104 bytes on macOS, of which ssh needs 60.
@@ -104,3 +109,68 @@ class Agent:
     def _open(self, *words: str) -> None:
         pipe = subprocess.PIPE
         self.process: Any = subprocess.Popen((*self._command, *words), stdin=pipe, stdout=pipe)  # noqa: S603
+
+
+class Gang:
+    """A run on several machines, with the methods of an agent on one. Methods raise BpError."""
+
+    def __init__(self, hub: Hub, machines: Sequence[str], *, is_followed: bool) -> None:
+        self._hub, self._machines = hub, machines
+        follow = ["--follow"] if is_followed else []
+        self._agents = [Agent(hub, name, "start", *([] if rank else follow)) for rank, name in enumerate(machines)]
+
+    def run(self, document: Mapping[str, Any]) -> int:
+        """Start the agents, print the output of the first node, and return the exit code.
+
+        The first one is the last: it starts no program before all others have reached it, and they wait for it.
+        """
+        run, first = str(document["id"]), self._hub.fleet()["machines"][self._machines[0]]["address"]
+        shared = {**document, "master": first, "port": _PORTS[crc32(run.encode()) % len(_PORTS)]}
+        documents = [{**shared, "rank": rank, "machine": name} for rank, name in enumerate(self._machines)]
+        pairs = [*zip(self._agents, documents)]
+        with ThreadPoolExecutor(len(pairs)) as pool:
+            starts = [pool.submit(agent.run, own) for agent, own in pairs[1:]]
+            try:
+                wait(starts)
+                errors = [error for start in starts if (error := start.exception())]
+                if errors:
+                    raise errors[0]
+            except (BpError, OSError, KeyboardInterrupt) as error:
+                self.close()
+                self._stop(run)
+                raise error if str(error) else BpError("Ctrl-C", "", _INTERRUPTED) from None
+        try:
+            return self._agents[0].run(documents[0])
+        except BpError as error:
+            if error.code != PARTLY:
+                self._stop(run)
+            raise
+
+    def _stop(self, run: str) -> None:
+        with suppress(BpError):
+            stop_agents(self._hub, run, self._machines[1:], is_now=True)
+
+    def close(self) -> None:
+        """End the connections; the run goes on."""
+        for agent in self._agents:
+            agent.close()
+
+
+def stop_agents(hub: Hub, run: str, machines: Sequence[str], *, is_now: bool) -> None:
+    """Stop a run on each of its machines. Raises BpError unless one of them does: that one tells the others."""
+
+    def stop(machine: str) -> "BpError | None":
+        try:
+            agent = Agent(hub, machine, "stop", run, *(["--now"] if is_now else []))
+            _, status = agent.call()
+        except BpError as error:
+            return error
+        if status == LOST:
+            what = f"{machine} does not answer: {run} is not stopped"
+            return BpError(what, f"`bp show {run}` says when it last did")
+        return agent.refusal(f"does not stop {run}", status) if status else None
+
+    with ThreadPoolExecutor(max(len(machines), 1)) as pool:
+        errors = [*pool.map(stop, machines)]
+    if error := None if None in errors else next(iter(errors), None):
+        raise error

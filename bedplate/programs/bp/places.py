@@ -24,6 +24,8 @@ class Place:
     group: str
     """Empty for a machine of a site; for nodes there, the site."""
     selector: Mapping[str, str] = field(default_factory=dict)
+    members: Sequence[str] = ()
+    """The machines of a run on several, in their order; the first one is that of the name."""
 
     def shares(self, run: Mapping[str, Any]) -> Mapping[str, int]:
         """Return the CPUs and GiB of a pod for what its run has not set: as large a part as that of the GPUs."""
@@ -35,8 +37,12 @@ class Place:
         return {name: run[name] or max(wanted[name], least) for name, least in _SMALL.items()}
 
 
-def choose_place(fleet: Mapping[str, Any], name: str, group: str, gpus: int, image: str = "") -> Place:
-    """Return the place of a run by `fleet.json`. Raises BpError if there is none, with the nearest right value."""
+def choose_place(fleet: Mapping[str, Any], name: str, group: str, wanted: Mapping[str, Any], image: str = "") -> Place:
+    """Return the place of a run that wants `gpus` and `nodes`, by `fleet.json`.
+
+    Raises BpError if there is none, with the nearest right value.
+    """
+    gpus, nodes = wanted["gpus"], wanted["nodes"]
     if image and not _REFERENCE.fullmatch(image):
         image = fleet["images"].get(image) or _refuse("image", image, fleet["images"], "repository@sha256:DIGEST")
     groups = {
@@ -52,17 +58,50 @@ def choose_place(fleet: Mapping[str, Any], name: str, group: str, gpus: int, ima
     else:
         places = [place for place in places if not group or place.group == group]
         # A group may use any of its nodes. Of those of a site, CPUs and memory are unknown.
-        nodes = {key for key, facts in groups.items() if group or not facts["site"]}
-        places = [place for place in places if not place.selector or place.name in nodes]
+        known = {key for key, facts in groups.items() if group or not facts["site"]}
+        places = [place for place in places if not place.selector or place.name in known]
     fitting = [place for place in places if (place.facts["image"] if place.selector else not image)]
     if not fitting:
         raise _nothing_fits(places, name or group or "this fleet", image, groups)
+    if nodes > 1:
+        fitting = [*_gangs(fitting, nodes, gpus)]
     # What is unknown is not enough. Of equal places, a machine that runs is first.
     fitting.sort(key=lambda place: (place.facts["gpus"] or 0, bool(place.selector), place.facts["price"] or 0))
     largest = fitting[-1].facts["gpus"] or 0
     if largest < gpus:
         raise BpError(f"no machine for this has {gpus} GPUs", f"at most {largest}, on {fitting[-1].name}", WRONG)
     return next(place for place in fitting if (place.facts["gpus"] or 0) >= gpus)
+
+
+def _gangs(places: Sequence[Place], nodes: int, gpus: int) -> Sequence[Place]:
+    """Return the groups of the cluster, and the machines of one place and group, that are so many with enough GPUs."""
+    gangs, counts = list[Place](), dict[str, int]()
+    machines = dict[tuple[str, str], list[Place]]()
+    for place in sorted(places, key=lambda place: place.name):
+        if (place.facts["gpus"] or 0) < gpus or "kubernetes.io/hostname" in place.selector:
+            continue
+        if place.selector:
+            counts[place.name] = place.facts["max"]
+            gangs += [place] if place.facts["max"] >= nodes else []
+        else:
+            machines.setdefault((place.group, place.facts["place"]), []).append(place)
+    for (group, where), own in machines.items():
+        counts[group or where] = max(len(own), counts.get(group or where, 0))
+        if len(own) >= nodes:
+            members = [place.name for place in own[:nodes]]
+            gangs.append(Place(own[0].name, own[0].facts, group, members=members))
+    if not gangs:
+        what = f"no group has {nodes} machines with {gpus} GPUs for one run"
+        most = max(counts, key=lambda name: counts[name], default="")
+        fix = f"at most {counts[most]}, of {most}" if most else "write fewer --nodes or --gpus, and no --on"
+        raise BpError(what, fix, WRONG)
+    return gangs
+
+
+def checkpoint_mount(fleet: Mapping[str, Any], place: Place) -> str:
+    """Return where the machines of a place mount the store of checkpoints; empty without one."""
+    site = place.facts["site"] if place.selector else "" if place.group else place.facts["place"]
+    return str(fleet.get("checkpoints", {}).get(site, ""))
 
 
 def wait_line(fleet: Mapping[str, Any], place: Place) -> str:

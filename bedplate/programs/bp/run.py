@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Union
 
 from .hub import PARTLY, WRONG, BpError, Hub, say
 from .limits import limit_lines, paid_seconds
-from .machine import Agent
-from .places import Place, choose_place, wait_line
-from .records import create_run, end_run
+from .machine import Agent, Gang
+from .places import Place, checkpoint_mount, choose_place, wait_line
+from .records import create_run, end_run, find_run, has_run_ended
 from .secret import NAME, read_secrets
 from .snapshot import Snapshot, listed, open_shadow, pack_name
 
 if TYPE_CHECKING:
-    from .cluster import Job
+    from .pods import JobSet
 
 # Seconds between the signal to a program and its end by force.
 _GRACE = 30
@@ -36,6 +36,9 @@ _STAYS = 30 * 86_400
 _TIME, _LONGEST_TIME = "24h", "59d"
 # Programs that start ranks themselves.
 _LAUNCHERS = {"torchrun", "mpirun"}
+# The policy of the cluster ends pods of this priority after 4 hours, with the time that an agent has to end.
+_INTERACTIVE, _INTERACTIVE_GPUS = "225m", 8
+_TAGS = ("gpus", "cpus", "memory", "for", "launch", "nodes", "priority", "restarts", "scratch_ok", "after")
 _NUMBER, _VALUE, _OWN = "[0-9]{1,4}", "[A-Za-z_][A-Za-z0-9_]{0,200}=.{0,5000}", "BEDPLATE[_-]|MLFLOW[_-]|CUDA[_-]V"
 # Capitals: a value that is written here by mistake reaches no record.
 SECRET = f"(?!{_OWN}){NAME}|{NAME}=(?!{_OWN})[A-Z_][A-Z0-9_]{{0,200}}"
@@ -45,10 +48,21 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--on", "MACHINE", ".*", "", "this machine"),
     ("--group", "G", ".*", "", "this group: a machine, or the cluster; default: the smallest that is enough"),
     ("--gpus", "N", _NUMBER, "0", "GPUs for this run alone; default: none"),
+    ("--nodes", "N", "[1-9][0-9]{0,3}", "1", "machines, each with these GPUs, CPUs and memory; default: 1"),
     ("--cpus", "N", _NUMBER, "0", "at most so many CPUs"),
     ("--memory", "N", _NUMBER, "0", "at most so many GiB of memory"),
     ("--image", "I", ".*", "", "for the cluster: a name of `jobs.images`, or repository@sha256:DIGEST"),
     ("--launch", "HOW", "ranks|program|", "", "start the command once a GPU (ranks), or once (program)"),
+    ("--priority", "P", "interactive|normal|spare", "normal", "in the cluster: interactive, normal, or spare"),
+    ("--restarts", "N", "[0-9]{1,3}", "0", "repeat a program that fails, from its checkpoint; default: 0"),
+    ("--scratch-ok", "", "", False, "let the program start from the beginning after a lost machine"),
+    (
+        "--after",
+        "RUN",
+        "[A-Za-z0-9_.-]{1,200}(:(ok|any))?|",
+        "",
+        "in the cluster: when RUN has succeeded; RUN:any: ended",
+    ),
     ("--for", "8h", "[1-9][0-9]{0,3}[mhd]|", "", "the longest time, in m, h or d; default: the operator's, or 24h"),
     ("--max-cost", "USD", r"[0-9]{1,6}([.][0-9]{1,2})?|", "", "the most US dollars, which shortens its time"),
     ("--name", "NAME", "[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?|", "", "the end of its name, at most 24 of a-z, 0-9 and -"),
@@ -119,14 +133,10 @@ def start_code(
     snapshot, run = code.snapshot, dict[str, Any]()
     if options.notify and hub.settings.person not in fleet.get("notify", ()):
         raise BpError("--notify has no effect: the fleet file has no `notify` for you", "ask your operator", WRONG)
-    place = choose_place(fleet, options.on, options.group, document["gpus"], options.image)
-    if options.secret:
-        document["secrets"] = read_secrets(hub, "" if place.selector else place.name, options.secret)
-    price = document.get("nodes", 1) * (place.facts["price"] or 0)
-    document["for"] = paid_seconds(_time_limit(vars(options)["for"], fleet["for"] or ""), price, options.max_cost)
-    document |= place.shares(document) if place.selector else {"machine": place.name}
-    cost = (place.facts["price"] or 0) * document["for"] / 3_600
-    say(*_plan_lines(place, cost, snapshot, sum(pack.stat().st_size for pack in code.new.values())))
+    place = _set_place(hub, options, fleet, document)
+    cost = document["nodes"] * (place.facts["price"] or 0) * document["for"] / 3_600
+    sent_bytes = sum(pack.stat().st_size for pack in code.new.values())
+    say(*_plan_lines(place, document, cost, snapshot, sent_bytes))
     say(*filter(None, [wait_line(fleet, place)]))
     say(*limit_lines(hub, fleet, options.max_cost, document["for"], cost))
     if options.dry_run:
@@ -141,8 +151,9 @@ def start_code(
         agent = _agent(hub, place, is_followed=not options.d)
         try:
             sent = [pool.submit(_send, hub, name, pack) for name, pack in code.new.items()]
-            tags = {name: document[name] for name in ("gpus", "cpus", "memory", "for", "launch")}
-            tags |= {"command": shlex.join(document["command"]), "nodes": 1, "notify": options.notify or ""}
+            tags = {name: document[name] for name in _TAGS}
+            tags |= {"command": shlex.join(document["command"]), "notify": options.notify or ""}
+            tags |= {f"node.{rank}": name for rank, name in enumerate(place.members)}
             tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
             tags |= {"secrets": " ".join(options.secret), "max_cost": options.max_cost}
             tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
@@ -154,6 +165,7 @@ def start_code(
             run |= create_run(hub, options.name, tags, document["params"])
             say(f"run {run['name']}")
             document |= {"id": run["name"], "run": run["run"], "experiment": run["experiment"], "tree": snapshot.tree}
+            document["checkpoints"] = document["checkpoints"] and f"{document['checkpoints']}/{run['name']}"
             document |= {"packs": code.packs, "token": hub.run_token(run["run"]), **hub.facts}
             for task in sent:
                 task.result()
@@ -171,17 +183,64 @@ def start_code(
             hub.abort()
 
 
-def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, "Job"]:
+def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any]) -> Place:
+    """Return the place of a run, and add to its document what follows from that."""
+    nodes, is_interactive = document["nodes"], document["priority"] == "interactive"
+    if options.on and nodes > 1:
+        raise BpError("--on names one machine, and --nodes needs several", "write --group G, or leave --on out", WRONG)
+    if is_interactive and nodes * document["gpus"] > _INTERACTIVE_GPUS:
+        what = f"--priority interactive has at most {_INTERACTIVE_GPUS} GPUs"
+        raise BpError(what, "write fewer --nodes or --gpus, or --priority normal", WRONG)
+    place = choose_place(fleet, options.on, options.group, document, options.image)
+    if not place.selector and (options.after or document["priority"] != "normal"):
+        option = "--after" if options.after else "--priority"
+        what = f"{option} is for the cluster, and {place.name} is a machine for SSH"
+        raise BpError(what, f"select a --group of the cluster, or leave {option} out", WRONG)
+    mount = checkpoint_mount(fleet, place)
+    if nodes > 1 and not mount and not document["scratch_ok"]:
+        what = f"{place.group or place.name} has no shared store for checkpoints of several nodes"
+        raise BpError(what, "add --scratch-ok, or ask your operator for `jobs.checkpoints`", WRONG)
+    document["checkpoints"] = mount and f"{mount}/{hub.settings.person}/.bedplate/checkpoints"
+    document["after"] = _predecessor(hub, options.after) if options.after else ""
+    if options.secret:
+        document["secrets"] = read_secrets(hub, "" if place.selector else place.name, options.secret)
+    limits = [limit for limit in (fleet["for"], _INTERACTIVE if is_interactive else "") if limit]
+    limit = _time_limit(vars(options)["for"], min(limits, key=_seconds, default=""))
+    document["for"] = paid_seconds(limit, nodes * (place.facts["price"] or 0), options.max_cost)
+    document.update(place.shares(document) if place.selector else {"machine": place.name})
+    return place
+
+
+def _predecessor(hub: Hub, word: str) -> str:
+    """Return after which run another one starts, as the label of that says it; empty if it has ended as it must."""
+    name, _, mode = word.partition(":")
+    run = find_run(hub, name)
+    tags = run["tags"]
+    if tags.get("bedplate.owner") != hub.settings.person or "bedplate.image" not in tags:
+        raise BpError(
+            f"{name} is no run of yours in the cluster", "--after takes one of `bp runs` with an image", WRONG
+        )
+    if not has_run_ended(run):
+        return f"{tags['bedplate.id']}:{mode or 'ok'}"
+    if mode != "any" and run["status"] != "FINISHED":
+        cause = tags.get("bedplate.cause", "the cause is unknown")
+        raise BpError(f"{name} has not succeeded: {cause}", f"write --after {name}:any", WRONG)
+    return ""
+
+
+def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, Gang, "JobSet"]:
     """Return what starts runs in a place."""
+    if place.members:
+        return Gang(hub, place.members, is_followed=is_followed)
     if not place.selector:
         return Agent(hub, place.name, "start", *(["--follow"] if is_followed else []))
     # Slow to import, and of no use on machines.
-    from .cluster import Job  # noqa: PLC0415
+    from .pods import JobSet  # noqa: PLC0415
 
-    return Job(hub, place, Path(sys.argv[0]), is_followed=is_followed)
+    return JobSet(hub, place, Path(sys.argv[0]), is_followed=is_followed)
 
 
-def _follow(agent: Union[Agent, "Job"], document: Mapping[str, Any]) -> int:
+def _follow(agent: Union[Agent, Gang, "JobSet"], document: Mapping[str, Any]) -> int:
     """Start a run, and follow it if the agent does; return its exit code. Ctrl-C leaves the run alone."""
     try:
         return agent.run(document)
@@ -215,7 +274,8 @@ def read_options(options: argparse.Namespace, command: Sequence[str]) -> dict[st
         raise BpError(what, "write `bp run -- python train.py`, or call a script of this folder", WRONG)
     launch = options.launch or ("program" if Path(command[0]).name in _LAUNCHERS else "")
     document = {"command": command, "launch": launch, "grace": _GRACE}
-    document |= {name: int(vars(options)[name]) for name in ("gpus", "cpus", "memory")}
+    document |= {name: int(vars(options)[name]) for name in ("gpus", "cpus", "memory", "nodes", "restarts")}
+    document |= {"priority": options.priority, "scratch_ok": "1" if options.scratch_ok else ""}
     document |= {"params": dict(word.split("=", 1) for word in options.param), "attempt": 0, "wait": None}
     return {**document, "environment": dict(word.split("=", 1) for word in options.env), "secrets": {}}
 
@@ -223,7 +283,7 @@ def read_options(options: argparse.Namespace, command: Sequence[str]) -> dict[st
 def _time_limit(time: str, limit: str) -> int:
     """Return the seconds of a run, by its person, or else by the fleet, whose limit is for all."""
     longest = limit or _LONGEST_TIME
-    seconds, most = (int(text[:-1]) * _UNITS[text[-1]] for text in (time or limit or _TIME, longest))
+    seconds, most = _seconds(time or limit or _TIME), _seconds(longest)
     if seconds > most:
         raise BpError(
             f"a run has at most {longest}", f"write --for {longest}, and start again from a checkpoint", WRONG
@@ -231,12 +291,21 @@ def _time_limit(time: str, limit: str) -> int:
     return seconds
 
 
-def _plan_lines(place: Place, cost: float, snapshot: Snapshot, size: int) -> Iterator[str]:
+def _seconds(time: str) -> int:
+    return int(time[:-1]) * _UNITS[time[-1]]
+
+
+def _plan_lines(place: Place, document: Mapping[str, Any], cost: float, snapshot: Snapshot, size: int) -> Iterator[str]:
     """Yield where a run goes, what that costs, what travels, and what does not."""
-    price = f"{place.facts['price']:.2f} USD an hour, at most {cost:.2f} USD" if cost else "without a known price"
+    nodes = document["nodes"]
+    price = nodes * (place.facts["price"] or 0)
+    money = f"{price:.2f} USD an hour, at most {cost:.2f} USD" if cost else "without a known price"
     where = "in the cluster" if place.selector else f"of {place.group or place.facts['place']}"
-    yield f"on {place.name} {where}, {price}"
+    names = ", ".join(place.members) or place.name
+    yield f"on {f'{nodes} machines: {names}' if nodes > 1 else names} {where}, {money}"
     yield from ([f"image {place.facts['image']}"] if place.selector else [])
+    if place.selector and not document["checkpoints"]:
+        yield "note: no store here has checkpoints: a run whose machine is lost has to start from the beginning"
     what = f"{snapshot.files} files" if snapshot.files else "the code"
     yield f"sends {size / 1e6:.2f} MB of {what} with {snapshot.size / 1e6:.2f} MB"
     yield from ([f"left out: {listed(snapshot.left_out)}"] if snapshot.left_out else [])

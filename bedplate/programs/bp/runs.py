@@ -7,7 +7,6 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,9 +14,10 @@ from typing import Any
 from urllib.parse import quote
 
 from ..agent.packs import CodeError, check_out
-from .cluster import NotRunningError, api_of, container_of, follow
+from .cluster import api_of, is_running
 from .hub import WRONG, BpError, Hub, printable, say, write
-from .machine import LOST, REFUSED, Agent, ssh_command
+from .machine import LOST, REFUSED, Agent, ssh_command, stop_agents
+from .pods import NotRunningError, Record, follow
 from .records import OUTPUT, change_run, differences, end_run, find_run, has_run_ended, output_files, stored_names
 from .run import SECRET, Code, read_options, start_code
 from .snapshot import Snapshot, empty_shadow
@@ -27,6 +27,8 @@ Run = Mapping[str, Any]
 # Bytes of a part of a log, and seconds between two looks for new ones.
 _PART, _PAUSE = 256 << 10, 2.0
 _NUMBER = "[0-9]{6}"
+# What `again` repeats, and former records lack.
+_DEFAULTS = {"nodes": "1", "priority": "normal", "restarts": "0", "scratch_ok": ""}
 # Control characters, and sequences but those of colours and of moves.
 _CONTROLS = re.compile(rb"\x1b(?!\[[0-9;]*[A-HJKm])|[\x00-\x07\x0b-\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]")
 _REPEATED = ("command", "group", "image", "launch", "env", "given", "left_out", "head", "remote")
@@ -34,7 +36,10 @@ _REPEATED = ("command", "group", "image", "launch", "env", "given", "left_out", 
 _FORMS = {
     "id": "[a-z_][a-z0-9_-]{0,199}",
     "machine": "[a-z0-9][a-z0-9.-]{0,250}",
-    **dict.fromkeys(("attempt", "gpus", "cpus", "memory", "for", "size"), "[0-9]{1,12}"),
+    **dict.fromkeys(("attempt", "gpus", "cpus", "memory", "for", "size", "restarts"), "[0-9]{1,12}"),
+    "nodes": "[1-9][0-9]{0,3}",
+    "priority": "interactive|normal|spare",
+    "scratch_ok": "1|",
     "launch": "ranks|program|",
     "owner": "[a-z_][a-z0-9_-]{0,31}",
     "tree": "[0-9a-f]{40}",
@@ -68,7 +73,7 @@ def act(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
 def _tag(run: Run, name: str, default: str = "") -> str:
     """Return a tag in its form. Raises BpError if the record has none."""
     value = str(run["tags"].get(f"bedplate.{name}", default))
-    if not re.fullmatch(_FORMS[name], value):
+    if not re.fullmatch(_FORMS["machine" if name.startswith("node.") else name], value):
         raise BpError(f"the record of {run['name'] or run['run']} has no {name}", "select a run of `bp run`", WRONG)
     return value
 
@@ -125,17 +130,17 @@ def _print_logs(hub: Hub, run: Run, options: argparse.Namespace) -> int:
 
 def _follow(hub: Hub, run: Run, rank: int, output: _Output) -> bool:
     """Print what comes of a run where it is; return whether its end was seen."""
-    end = partial(end_run, hub, run["run"])
+    record = Record(hub, run["run"])
     try:
         if _is_in_cluster(run):
-            follow(api_of(hub.settings), _tag(run, "id"), output.write, say, end)
+            follow(api_of(hub.settings), _tag(run, "id"), output.write, say, record)
             return True
         agent = Agent(hub, _tag(run, "machine"), "follow", _tag(run, "id"), str(rank), str(output.end))
         count, status = agent.call()
     except BpError as error:
         say(f"{error}: the output comes from the hub")
         if isinstance(error, NotRunningError):
-            end(str(error))
+            record.end(str(error))
         return False
     output.end += count
     # The program may have ended with one of these; the record says that.
@@ -149,28 +154,24 @@ def _stop(hub: Hub, run: Run, options: argparse.Namespace) -> int:
         say(f"{name} has ended: {run['tags'].get('bedplate.cause', 'the cause is unknown')}")
         return 0
     if _is_in_cluster(run):
-        _stop_pod(hub, run, name, is_now=options.now)
+        _stop_pods(hub, run, name, is_now=options.now)
     else:
-        machine, words = _tag(run, "machine"), ("--now",) if options.now else ()
-        agent = Agent(hub, machine, "stop", name, *words)
-        _, status = agent.call()
-        if status == LOST:
-            raise BpError(
-                f"{machine} does not answer: {name} is not stopped", f"`bp show {name}` says when it last did"
-            )
-        if status:
-            raise agent.refusal(f"does not stop {name}", status)
+        count = int(_tag(run, "nodes", "1"))
+        nodes = [f"node.{rank}" for rank in range(count)] if count > 1 else ["machine"]
+        stop_agents(hub, name, [_tag(run, node) for node in nodes], is_now=options.now)
     say(f"{name} is being stopped: `bp show {name}`")
     return 0
 
 
-def _stop_pod(hub: Hub, run: Run, name: str, *, is_now: bool) -> None:
-    """Delete the Job of a run. Its agent writes the end, unless it does not run, or is killed at once."""
-    api = api_of(hub.settings)
-    is_running = "running" in container_of(api.pod(name).get("status", {})).get("state", {})
+def _stop_pods(hub: Hub, run: Run, name: str, *, is_now: bool) -> None:
+    """Delete the JobSet of a run. Its agents write the end, unless none runs, or they are killed at once."""
+    api, person = api_of(hub.settings), hub.settings.person
+    # By this an agent knows that its SIGTERM is no notice of its machine.
+    change_run(hub, run["run"], tags={"bedplate.stopped_by": person})
+    has_agents = any(is_running(pod) for pod in api.pods(name))
     api.end(name, now=is_now)
-    if is_now or not is_running:
-        end_run(hub, run["run"], f"stopped by {hub.settings.person}", "KILLED")
+    if is_now or not has_agents:
+        end_run(hub, run["run"], f"stopped by {person}", "KILLED")
 
 
 def _own_id(hub: Hub, run: Run) -> str:
@@ -212,10 +213,12 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     if secrets and not options.secret and not _is_own(hub, run):
         raise BpError(f"its owner has the secrets {', '.join(secrets)}", "give yours by --secret NAME", WRONG)
     values["secret"] = options.secret or secrets
-    if not options.on and not options.group:
-        values["group" if tags["group"] else "on"] = tags["group"] or _tag(run, "machine")
-        values["image"] = options.image or tags["image"]
     values.update({name: _tag(run, name) for name in ("gpus", "cpus", "memory")})
+    values.update({name: _tag(run, name, default) for name, default in _DEFAULTS.items()})
+    if not options.on and not options.group:
+        # Machines of a site are in no group.
+        machine = _tag(run, "machine") if values["nodes"] == "1" and not tags["group"] else ""
+        values.update({"group": tags["group"], "on": machine, "image": options.image or tags["image"]})
     values["for"] = values["for"] or f"{max(int(_tag(run, 'for')) // 60, 1)}m"
     values["launch"] = _tag(run, "launch")
     values["param"] = [f"{name}={run['params'].get(name, '')}" for name in tags["given"].split()]

@@ -15,8 +15,9 @@ from contextlib import closing, contextmanager, suppress
 from secrets import token_bytes
 from urllib.parse import urlencode
 
-from .cluster import CONTAINER, Api
+from .cluster import Api
 from .hub import BpError, write
+from .jobset import CONTAINER
 
 _STDIN, _STDOUT, _STDERR, _STATUS, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _CONTINUED, _BINARY, _END, _PING, _PONG = 0, 2, 8, 9, 10
