@@ -30,6 +30,7 @@ class FakeRecord(ThreadingUnixStreamServer):
         super().__init__(str(path), _Requests)
         self.runs: dict[str, dict[str, Any]] = {}
         self.refused = set[str]()
+        self.page = 1
         Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def add(self, name: str, start: float, **tags: str) -> None:
@@ -42,7 +43,7 @@ class _Requests(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Answer a search of runs by status, end or id, a run a page, and changes of a run."""
+        """Answer a search of runs by status, end or id, some runs a page, and changes of a run."""
         length = int(self.headers.get("Content-Length", 0))
         body = json.loads(self.rfile.read(length) or "{}")
         answer: dict[str, Any] = {"experiment": {"experiment_id": "7"}}
@@ -51,8 +52,9 @@ class _Requests(BaseHTTPRequestHandler):
         if self.path.endswith("runs/search"):
             found = {name: run for name, run in runs.items() if _matches(name, run, body["filter"])}
             number = int(body.get("page_token") or 0)
-            page = [_document(name, run) for name, run in found.items()][number : number + 1]
-            answer = {"runs": page, "next_page_token": str(number + 1) if number + 1 < len(found) else ""}
+            following = number + self.server.page
+            page = [_document(name, run) for name, run in found.items()][number:following]
+            answer = {"runs": page, "next_page_token": str(following) if following < len(found) else ""}
         elif body.get("run_id") in self.server.refused:
             status = 400
         elif self.path.endswith("runs/update"):
