@@ -170,11 +170,13 @@ def test_a_token_is_in_no_log(hub: RunningHub) -> None:
     hub.ask("PUT", PACK, secret, b"x", X_Token=secret)
     hub.ask("GET", "/", secret, Host="elsewhere.example", Cookie=secret, Referer=secret, User_Agent=secret)
     hub.ask("POST", "/api/2.0/mlflow/runs/log-batch", secret, b"x")
+    hub.ask("GET", "/bedplate/stop?idle=5", token(scope=OF_RUN))
 
     assert secret not in hub.logs
     assert 'grace person GET "/api/2.0/mlflow/runs/get" 200' in hub.logs
     assert f'PUT "{PACK}" 403' in hub.logs
     assert "log-batch" not in hub.logs
+    assert 'GET "/bedplate/stop" 200' not in hub.logs
 
 
 def test_large_bodies_end_at_the_gate(hub: RunningHub) -> None:
