@@ -55,8 +55,8 @@ def test_a_program_that_waits_is_idle(tmp_path: Path) -> None:
     former = agent.idle()
     assert former > 0.5
 
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0/000000").write_text("epoch 1\n")
+    (tmp_path / "0/0").mkdir(parents=True)
+    (tmp_path / "0/0/000000").write_text("epoch 1\n")
     assert agent.idle() == 0
     time.sleep(0.2)
     assert 0.1 < agent.idle() < former + 0.2

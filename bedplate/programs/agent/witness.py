@@ -1,4 +1,4 @@
-"""Whether a program works: the processor time of all that it has started, and its output. It counts no clock's jump."""
+"""Whether a program works: the processor time of all that it has started, and its output."""
 
 import os
 import time
@@ -12,7 +12,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Witness:
-    """What this process has seen of its program, whose output is in the folders of a folder."""
+    """What this process has seen of its program, whose output is below `logs` by attempt and rank."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
@@ -28,7 +28,7 @@ class Witness:
 
     def _last_written(self) -> int:
         newest = 0
-        for path in self._logs.glob("*/*"):
+        for path in self._logs.glob("*/*/*"):
             # The hub may have it, and the spool may remove it.
             with suppress(OSError):
                 newest = max(newest, path.stat().st_mtime_ns)
