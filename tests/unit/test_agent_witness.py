@@ -1,9 +1,11 @@
 """The witness of an agent: which programs work, with real processes. It sees all that this process has started."""
 
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -23,14 +25,23 @@ program.kill()
 _WORK = f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.8: pass'"
 
 
+_WAIT = "while [ ! -e go ]; do sleep 0.1; done;"
+
+
 class Agent:
-    """An agent with its program; it ends with the test."""
+    """An agent with its program, in a folder; it ends with the test."""
 
     def __init__(self, folder: Path, program: str) -> None:
         pipe = subprocess.PIPE
         command = (sys.executable, "-c", _AGENT, str(folder), program)
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-        self.start = time.monotonic()
+        environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=folder, env=environment)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate(timeout=20)
 
     def idle(self) -> float:
         """Return for how many seconds the program is idle."""
@@ -40,45 +51,41 @@ class Agent:
         self.process.stdin.flush()
         return float(self.process.stdout.readline())
 
-    def end(self) -> None:
-        """End both."""
-        self.process.communicate(timeout=10)
-
 
 def test_a_program_that_waits_is_idle(tmp_path: Path) -> None:
     """Since its start, until it prints; a look is no work."""
-    agent = Agent(tmp_path, "exec sleep 60")
-    agent.idle()
-    for _ in range(5):
-        time.sleep(0.1)
-        assert agent.idle() > 0
-    former = agent.idle()
-    assert former > 0.5
+    with Agent(tmp_path, "exec sleep 60") as agent:
+        former = agent.idle()
+        for _ in range(5):
+            time.sleep(0.1)
+            idle = agent.idle()
+            assert idle > former
+            former = idle
+        assert former > 0.4
 
-    (tmp_path / "0/0").mkdir(parents=True)
-    (tmp_path / "0/0/000000").write_text("epoch 1\n")
-    assert agent.idle() == 0
-    time.sleep(0.2)
-    assert 0.1 < agent.idle() < former + 0.2
-    agent.end()
+        before = time.monotonic()
+        (tmp_path / "0/0").mkdir(parents=True)
+        (tmp_path / "0/0/000000").write_text("epoch 1\n")
+        assert agent.idle() == 0
+        time.sleep(0.2)
+        assert 0.1 < agent.idle() < time.monotonic() - before
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        f"sleep 0.5; exec {_WORK}",
+        f"{_WAIT} exec {_WORK}",
         # As a loader that a rank starts, and waits for.
-        f"sleep 0.5; {_WORK}; exec sleep 60",
+        f"{_WAIT} {_WORK}; exec sleep 60",
         # As one that leaves its parent.
-        f"sleep 0.5; ({_WORK} &) ; exec sleep 60",
+        f"{_WAIT} ({_WORK} &) ; exec sleep 60",
     ],
     ids=["itself", "a child that has ended", "one of its own"],
 )
 def test_a_program_that_computes_is_not_idle(program: str, tmp_path: Path) -> None:
     """By its processes, by those that it has waited for, and by those that have left it."""
-    agent = Agent(tmp_path, program)
-    time.sleep(0.3)
-    assert agent.idle() > 0.2
+    with Agent(tmp_path, program) as agent:
+        wait_for(lambda: agent.idle() > 0.2)
+        (tmp_path / "go").touch()
 
-    wait_for(lambda: agent.idle() == 0)
-    agent.end()
+        wait_for(lambda: agent.idle() == 0)
