@@ -24,6 +24,8 @@ from bedplate.plan.registration import ACCELERATOR, INSTANCE_TYPE
 Object = dict[str, Any]
 """An object of the Kubernetes API, as its JSON."""
 ADDON_LABEL = "bedplate/addon"
+OF_PEOPLE: Object = {"matchExpressions": [{"key": "bedplate/uid", "operator": "Exists"}]}
+"""The selector of the namespaces of people."""
 _MANIFESTS = Path(__file__).parent / "manifests"
 _DOMAIN = "cluster.local"
 # Members take pods of the control plane only; before the first worker exists, DNS and metrics run there.
@@ -231,8 +233,25 @@ def _patch_controller(document: Object, pod: Object, _setting: Setting, *, name:
     if pod:
         settings = sha256(own_manifest(name).encode()).hexdigest()
         document["spec"]["template"]["metadata"]["annotations"] = {"bedplate/settings": settings}
+    if document["kind"].endswith("WebhookConfiguration"):
+        metadata["name"] = f"{name}-{metadata['name']}"
+        document["webhooks"] = [_patch_hook(hook, name) for hook in document["webhooks"] if hook["name"] in _HOOKS]
     if document["kind"] == "CustomResourceDefinition" and name == KUEUE:
         _keep_one_version(document["spec"])
+
+
+# None for pods: a dead controller refuses no pod. The value is what happens while it is dead; the first apply creates a
+# queue before Kueue runs.
+_HOOKS = dict.fromkeys(("mjob.kb.io", "vjob.kb.io", "mjobset.kb.io", "vjobset.kb.io"), "Fail")
+_HOOKS |= dict.fromkeys(("vworkload.kb.io", "vclusterqueue.kb.io"), "Ignore")
+
+
+def _patch_hook(hook: Object, name: str) -> Object:
+    """Let a webhook of Kueue judge Jobs and JobSets of people only."""
+    policy = _HOOKS[hook["name"]]
+    hook["clientConfig"]["service"] |= {"name": f"{name}-webhook-service", "namespace": f"{name}-system"}
+    own = {"namespaceSelector": OF_PEOPLE} if (name, policy) == (KUEUE, "Fail") else {}
+    return {**hook, "failurePolicy": policy, **own}
 
 
 def _keep_one_version(spec: Object) -> None:

@@ -3,7 +3,8 @@
 A ConfigMap lists the applied objects with the digests of what was declared. It is extended before the first change, so
 an interrupted run loses none. An object is left alone if the same was declared before and it still has these values.
 
-A namespace is never deleted, because deleting it deletes all that people have in it: it is closed instead.
+A namespace is never deleted, because deleting it deletes all that people have in it: it is closed instead. Neither is a
+type of objects: the runs of people are among its objects.
 """
 
 import json
@@ -29,7 +30,7 @@ from bedplate.foreign import LARGE, parse_json
 from bedplate.kubernetes.addons import ADDON_LABEL, Object
 from bedplate.kubernetes.client import ClusterClient, Invalid, Missing
 from bedplate.kubernetes.pods import claim_names, quantity
-from bedplate.kubernetes.queues import JOB_SET
+from bedplate.kubernetes.queues import JOB_SET, QUEUE_VERSION
 from bedplate.rounds import wait
 
 MANAGER = "bedplate-addons"
@@ -41,6 +42,7 @@ _EXCLUSIVE = frozenset({"PriorityClass"})
 _LIMITS = frozenset({"ResourceQuota", "LimitRange", "NetworkPolicy"})
 _NAMESPACE, _VOLUME, _CLAIM, _QUOTA = "Namespace", "PersistentVolume", "PersistentVolumeClaim", "default"
 _TYPE = "CustomResourceDefinition"
+_KEPT = frozenset({_NAMESPACE, _TYPE})
 # Requests at the same time: more do not help an API server of few cores.
 _AT_A_TIME = 8
 _PATIENCE = 30.0
@@ -131,8 +133,8 @@ def apply_objects(
     closed = {key.name for key in obsolete if key.kind == _NAMESPACE}
     for name in closed:
         close_namespace(cluster, name)
-    kept = tuple(key for key in obsolete if key.kind == _NAMESPACE or (key.namespace in closed and key.kind in _LIMITS))
-    late = delete_objects(cluster, [key for key in obsolete if key not in (*kept, *early)])
+    kept = tuple(key for key in obsolete if key.kind in _KEPT or (key.namespace in closed and key.kind in _LIMITS))
+    late = _delete_late(cluster, [key for key in obsolete if key not in (*kept, *early)])
     _write_inventory(cluster, {key: "" if key in run.refused else _digest(item) for key, item in declared.items()})
     return Applied(tuple(sorted(run.changed)), early + late, kept, len(declared), tuple(run.refused.values()))
 
@@ -152,6 +154,14 @@ def _is_served(cluster: ClusterClient, name: str) -> bool:
 def delete_objects(cluster: ClusterClient, keys: Sequence[Key]) -> tuple[Key, ...]:
     """Delete objects, and return the existing ones."""
     return tuple(key for key in keys if cluster.delete(key.resource, key.name, key.namespace))
+
+
+def _delete_late(cluster: ClusterClient, keys: Sequence[Key]) -> tuple[Key, ...]:
+    """Delete the queue before its controller, which says when no run uses it any more."""
+    queue = [key for key in keys if key.version == QUEUE_VERSION]
+    deleted = delete_objects(cluster, queue)
+    _wait("the queue is deleted: runs still use it", lambda: not delete_objects(cluster, queue))
+    return deleted + delete_objects(cluster, [key for key in keys if key not in queue])
 
 
 def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True) -> None:

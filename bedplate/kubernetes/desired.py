@@ -14,6 +14,7 @@ from bedplate.kubernetes.addons import (
     ADDON_LABEL,
     ADDONS,
     EFA_ADDON,
+    OF_PEOPLE,
     QUEUE_ADDONS,
     Object,
     Setting,
@@ -35,7 +36,6 @@ _BOUND: Mapping[str, Object] = {
     "MutatingAdmissionPolicy": {},
     "ValidatingAdmissionPolicy": {"validationActions": ["Deny"]},
 }
-_OF_PEOPLE: Object = {"matchExpressions": [{"key": "bedplate/uid", "operator": "Exists"}]}
 # The first minor version that has mutating policies by default: kubernetes.io, "Mutating Admission Policy", 2026-11.
 _MUTATES = 36
 HOMES = "/home"
@@ -53,7 +53,7 @@ def _policies(manifest: str, words: Mapping[str, str]) -> tuple[Object, ...]:
     objects = list(load_objects(own_manifest(manifest), words))
     for policy in [item for item in objects if item["kind"] in _BOUND]:
         policy["spec"]["failurePolicy"] = "Fail"
-        policy["spec"]["matchConstraints"]["namespaceSelector"] = _OF_PEOPLE
+        policy["spec"]["matchConstraints"]["namespaceSelector"] = OF_PEOPLE
         name, kind = policy["metadata"]["name"], policy["kind"]
         binding = {"apiVersion": policy["apiVersion"], "kind": f"{kind}Binding", "metadata": {"name": name}}
         objects.append({**binding, "spec": {"policyName": name, **_BOUND[kind]}})

@@ -10,7 +10,7 @@ from typing import Any
 
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
-from bedplate.kubernetes.addons import Object
+from bedplate.kubernetes.addons import OF_PEOPLE, Object
 from bedplate.plan.cluster import person_name
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan, combined_max
@@ -18,7 +18,7 @@ from bedplate.plan.registration import GROUP, SITE, devices
 from bedplate.spec.fleet import Jobs
 
 _GROUP = "kueue.x-k8s.io"
-_API = f"{_GROUP}/v1beta2"
+QUEUE_VERSION = f"{_GROUP}/v1beta2"
 _TYPES = {"Topology": "topologies", "ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues"}
 _TYPES["WorkloadPriorityClass"] = "workloadpriorityclasses"
 for _kind, _plural in _TYPES.items():
@@ -59,7 +59,7 @@ def queue_objects(plan: FleetPlan) -> Iterator[Object]:
     quotas = [{"name": name, "resources": _quota(quota)} for name, (_, quota) in flavours.items()]
     groups = {"resourceGroups": [{"coveredResources": list(_COVERED), "flavors": quotas}]} if quotas else {}
     rules = {
-        "namespaceSelector": {"matchExpressions": [{"key": "bedplate/uid", "operator": "Exists"}]},
+        "namespaceSelector": OF_PEOPLE,
         "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
         "preemption": {"withinClusterQueue": "LowerPriority"},
     }
@@ -80,7 +80,7 @@ def _local_queues(namespace: str, share: float) -> Iterator[Object]:
 
 def _object(kind: str, name: str, namespace: str = "", **fields: Any) -> Object:  # noqa: ANN401  parts of an object
     place = {"namespace": namespace} if namespace else {}
-    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name, **place}, **fields}
+    return {"apiVersion": QUEUE_VERSION, "kind": kind, "metadata": {"name": name, **place}, **fields}
 
 
 def _quota(amounts: Mapping[str, int]) -> list[Object]:

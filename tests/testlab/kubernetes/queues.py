@@ -77,7 +77,7 @@ class Queues:
     def __enter__(self) -> Self:
         """Apply the objects, and start the controllers."""
         (self._folder / KUEUE).mkdir(parents=True)
-        apply_objects(ClusterClient(self.plane.client()), self.objects)
+        assert not apply_objects(ClusterClient(self.plane.client()), self.objects).failures
         # It learns of new types within a minute only, and until then their quota is unknown.
         self.plane.kill_program(MANAGER)
         self.plane.start_manager()
@@ -129,6 +129,7 @@ class Queues:
         settings |= {"health": {"healthProbeBindAddress": f"127.0.0.1:{health}"}}
         settings |= {"webhook": {"host": "127.0.0.1", "port": webhook, "certDir": str(certificates)}}
         if name == KUEUE:
+            settings["waitForPodsReady"]["timeout"] = "10s"
             settings["visibilityServer"] = {"bindAddress": "127.0.0.1", "bindPort": visibility}
         else:
             settings["internalCertManagement"] = {"enable": False}
