@@ -61,12 +61,13 @@ def test_a_run_has_its_code_and_ends_with_its_record(hub: RunHub, tmp_path: Path
     ],
 )
 def test_the_end_of_a_program_is_its_cause(script: str, code: int, cause: str, hub: RunHub, tmp_path: Path) -> None:
-    """The agent ends with the code of the program; nothing acts on a code that is one of its own."""
+    """The agent ends with the code of the program, or with 1: what acts on its own codes must not act on those."""
     run = shell(hub, tmp_path, script)
 
-    assert run.run() == code
+    assert run.run() == (1 if code == 201 else code)
 
     assert (hub.tags["cause"], hub.tags["exit.0.0"], run.end["cause"]) == (cause, str(code), cause)
+    assert (hub.tags["code"], run.end["code"]) == (str(code), code)
     assert hub.statuses == ["FAILED"]
 
 
@@ -176,7 +177,7 @@ def test_a_program_has_its_environment_and_nothing_of_the_agent(hub: RunHub, tmp
 
     found = dict(line.partition("=")[::2] for line in hub.log().decode().splitlines())
     assert {name for name in found if name.startswith("BEDPLATE_")} == {
-        *(f"BEDPLATE_{name}" for name in ("RUN", "ATTEMPT", "STOP", "OUTPUT", "PARAMS")),
+        *(f"BEDPLATE_{name}" for name in ("RUN", "ATTEMPT", "STOP", "OUTPUT", "PARAMS", "CHECKPOINTS", "RESUMED")),
     }
     assert (found["LEFT"], found["KEY"], found["CUDA_VISIBLE_DEVICES"]) == ("set", "k", "GPU-1")
     assert (found["MLFLOW_RUN_ID"], found["MLFLOW_TRACKING_URI"]) == (RUN_ID, run.given["hub"])

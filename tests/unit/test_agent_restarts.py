@@ -297,7 +297,6 @@ def test_a_program_that_reads_a_checkpoint_is_seen(kind: str, tmp_path: Path) ->
     file = next(path for path in [tmp_path / "c", *(tmp_path / "c").rglob("*")] if path.is_file())
     subprocess.run(["cat", file], check=True, capture_output=True)
     assert opened
-    opened.close()
 
 
 def test_a_checkpoint_that_is_gone_counts_as_opened(tmp_path: Path) -> None:
@@ -305,4 +304,3 @@ def test_a_checkpoint_that_is_gone_counts_as_opened(tmp_path: Path) -> None:
     opened = Opened(tmp_path / "none")
 
     assert opened
-    opened.close()

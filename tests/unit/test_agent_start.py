@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.__main__ import AGENT, GPUS
-from bedplate.programs.agent.run import END, NO_LEASE
+from bedplate.programs.agent.__main__ import AGENT
+from bedplate.programs.agent.gang import NO_LEASE
+from bedplate.programs.agent.member import GPUS
+from bedplate.programs.agent.run import END
 from tests.testlab.fakes.laptop import TOKEN, oldest_python
 from tests.testlab.fakes.runs import ROOT, AgentRun, RunHub, wait_for
 

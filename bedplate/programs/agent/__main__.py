@@ -23,10 +23,12 @@ from typing import Any
 
 from ..connection import AWAY, HubError
 from ..program import ProgramError, output, run, write_text
-from .run import END, NO_LEASE, RECORDED, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
+from .gang import NO_LEASE
+from .member import GPUS
+from .run import END, RECORDED, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
 from .spool import follow
 
-AGENT, GPUS = "/usr/local/bin/bedplate-agent", "/usr/local/bin/bedplate-gpus"
+AGENT = "/usr/local/bin/bedplate-agent"
 # Settings that a run need not have: of several nodes, of repeats, and of arrays.
 _OF_GANGS = ("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "ELEMENTS")
 _ID, _KILLED, _LOOK = re.compile("[a-z_][a-z0-9_-]{0,199}"), 137, 2.0

@@ -41,7 +41,7 @@ def complete(folder: Path) -> Sequence[Checkpoint]:
 
 
 class Opened:
-    """Whether a file of a checkpoint was opened since, by a process of this machine. `close` ends the watch.
+    """Whether a file of a checkpoint was opened since, by a process of this machine.
 
     The kernel also sees those of file servers. inotify(7); os.inotify is not in Python.
     """
@@ -65,8 +65,7 @@ class Opened:
                 at += _EVENT.size + size
         return self._is_opened
 
-    def close(self) -> None:
-        """End the watch."""
+    def __del__(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
 

@@ -2,41 +2,53 @@
 
 import ctypes
 import os
+import re
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import IO
 
+from .restarts import kind_of
 from .spool import Spool
 
 _NOT_STARTED, _SIGNALLED, _SUBREAPER, _PART = 127, 128, 36, 1 << 16
-# Seconds: between two looks, for the other ranks after a failure, and until a process counts as one that cannot end.
-_LOOK, _AFTER_FAILURE, _LONGEST_KILL = 0.05, 30.0, 60.0
+AFTER_FAILURE = 30.0
+"""Seconds for the other ranks after a failure."""
+# Seconds: between two looks, and until a process counts as one that cannot end.
+_LOOK, _LONGEST_KILL = 0.05, 60.0
+
+# Xid of NVIDIA's driver; those that programs cause by wrong instructions and addresses, and their ends by signals.
+_GPU_ERROR, _OF_PROGRAMS = re.compile(rb"Xid \([^)\n]*\): (\d+)[^\n]{0,120}"), frozenset({13, 31, 43, 45, 68, 69})
+Tell = Callable[[str, float], None]
 
 
 class Ranks:
-    """The ranks of a program: exit code and cause of each that has ended. The first cause is that of all.
+    """The ranks of a program on this node: exit code, cause, kind, second and whether it was stopped, for each.
 
-    `asked` takes requests to stop, a cause and seconds, from signals and threads.
+    `asked` takes requests to stop, a cause and seconds, from signals and threads. `tell` gets the first failure.
+    Processes in `spared` may outlive the ranks; one that ends stops them.
     """
 
-    def __init__(self, stop_file: Path, seconds: float, grace: float) -> None:
-        self.ended: dict[int, tuple[int, str]] = {}
-        self.code, self.cause, self.is_stopped = 0, "", False
-        self.asked: list[tuple[str, float]] = []
-        self._stop_file, self._grace, self._over = stop_file, grace, time.monotonic() + seconds
+    def __init__(
+        self, stop_file: Path, grace: float, asked: list[tuple[str, float]], tell: Tell, spared: set[int]
+    ) -> None:
+        self.ended: dict[int, tuple[int, str, str, float, bool]] = {}
+        self.asked, self._spared = asked, spared
+        self._stop_file, self._grace, self._tell, self._start = stop_file, grace, tell, time.monotonic()
         self._left, self._pumps, self._kills_at = dict[int, int](), list[Thread](), float("inf")
+        self._spools, self._has_failed, self._stopped_at = dict[int, Spool](), False, float("inf")
         self._killed_for_memory = _killed_for_memory()
         # What a process leaves behind becomes a child of this one.
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
     def start(self, rank: int, command: Sequence[str], environment: Mapping[str, str], spool: Spool) -> None:
         """Start a rank in the folder PWD of its environment. It shares the leases of GPUs, if this process has any."""
+        self._spools[rank] = spool
         leases = [int(handle) for handle in os.environ.get("BEDPLATE_LEASE_FDS", "").split(",") if handle]
         try:
             process = subprocess.Popen(  # noqa: S603  the person's own command
@@ -58,30 +70,43 @@ class Ranks:
         self._pumps[-1].start()
 
     def wait(self) -> None:
-        """Wait for the end, and stop the ranks when that is asked for, when time is over, or when one has failed."""
-        now = time.monotonic()
-        while now < self._kills_at + _LONGEST_KILL:
-            try:
-                process, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if process in self._left:
-                self._note(self._left.pop(process), os.waitstatus_to_exitcode(status))
-            if now > self._over:
-                self.asked, self._over = [*self.asked, ("stopped: its time was over", self._grace)], float("inf")
+        """Wait for the end, and stop the ranks when that is asked for, or when one has failed."""
+        while (now := time.monotonic()) < self._kills_at + _LONGEST_KILL:
+            process = self._reap()
             while self.asked:
-                self._stop(*self.asked.pop(0), is_asked=True)
+                self._stop(self.asked.pop(0)[1])
             if not self._left:
                 self._kills_at = min(self._kills_at, now)
             if now >= self._kills_at:
-                _signal(_children(), signal.SIGKILL)
+                children = {*_children()} - self._spared
+                if not process and not children:
+                    break
+                _signal(children, signal.SIGKILL)
             if not process:
                 time.sleep(_LOOK)
-            now = time.monotonic()
-        code, cause = _SIGNALLED + signal.SIGKILL, "did not end: it waits for a device or a file server"
-        self.ended.update({rank: (code, f"rank {rank} {cause}") for rank in self._left.values()})
+        for rank in self._left.values():
+            cause = f"rank {rank} did not end: it waits for a device or a file server"
+            self._add(rank, _SIGNALLED + signal.SIGKILL, cause)
         for pump in self._pumps:
             pump.join(_LONGEST_KILL)
+        is_out_of_memory = _killed_for_memory() > self._killed_for_memory
+        for rank, (code, cause, _, seconds, is_torn_down) in self.ended.items():
+            # All output is there now.
+            kind = kind_of(code, self._spools[rank].tail, is_out_of_memory=is_out_of_memory)
+            self.ended[rank] = code, cause, kind, seconds, is_torn_down
+
+    def _reap(self) -> int:
+        """Return a process that has ended; 0 if none has."""
+        try:
+            process, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return 0
+        if process in self._left:
+            self._note(self._left.pop(process), os.waitstatus_to_exitcode(status))
+        if process in self._spared:
+            self._spared.discard(process)
+            self._fail("the lease of its GPUs was ended")
+        return process
 
     def _note(self, rank: int, code: int, cause: str = "") -> None:
         """Keep the end of a rank, and stop the others if it has failed."""
@@ -91,19 +116,26 @@ class Ranks:
             cause, code = f"{name} was killed by signal {-code}, {signal.strsignal(-code)}", _SIGNALLED - code
         if code and _killed_for_memory() > self._killed_for_memory:
             cause = f"{name} was out of memory: the kernel has killed a process"
-        self.ended[rank] = code, cause
-        if code and not self.cause:
-            self.code = code
-            self._stop(cause, min(self._grace, _AFTER_FAILURE))
-        elif not self._left:
-            self.cause = self.cause or cause
+        self._add(rank, code, cause)
+        if code:
+            self._fail(cause)
 
-    def _stop(self, cause: str, grace: float, *, is_asked: bool = False) -> None:
+    def _add(self, rank: int, code: int, cause: str) -> None:
+        now = time.monotonic()
+        self.ended[rank] = (code, cause, "", now - self._start, now > self._stopped_at)
+
+    def _fail(self, cause: str) -> None:
+        if not self._has_failed and self._stopped_at == float("inf"):
+            self._has_failed = True
+            self._tell(cause, time.monotonic() - self._start)
+            self._stop(min(self._grace, AFTER_FAILURE))
+
+    def _stop(self, grace: float) -> None:
         """Send SIGTERM to the ranks, and not to what they have started; later all are killed."""
-        is_first, end = self._kills_at == float("inf"), time.monotonic() + grace
-        self.is_stopped, self.cause = self.is_stopped or (is_asked and not self.cause), self.cause or cause
-        self._kills_at = min(self._kills_at, end)
+        is_first, now = self._stopped_at == float("inf"), time.monotonic()
+        self._kills_at = min(self._kills_at, now + grace)
         if is_first:
+            self._stopped_at = now
             with suppress(OSError):
                 self._stop_file.write_text(f"{time.time() + grace:.0f}\n", encoding="ascii")
             _signal(self._left, signal.SIGTERM)
@@ -131,6 +163,27 @@ def _signal(processes: Iterable[int], number: int) -> None:
         # A program may run as another user.
         with suppress(PermissionError, ProcessLookupError):
             os.kill(process, number)
+
+
+class KernelLog:
+    """The kernel's messages from now on, if this account may read them."""
+
+    def __init__(self, path: str = "/dev/kmsg") -> None:
+        self._handle = -1
+        with suppress(OSError):
+            self._handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self._handle, 0, os.SEEK_END)
+
+    def gpu_error(self) -> str:
+        """Return the first error of a GPU that no program causes; empty without one. It ends the look."""
+        text = b""
+        with suppress(OSError):
+            while data := os.read(self._handle, _PART):
+                text += data
+        if self._handle >= 0:
+            os.close(self._handle)
+        errors = (error for error in _GPU_ERROR.finditer(text) if int(error[1]) not in _OF_PROGRAMS)
+        return next((error[0].decode(errors="replace") for error in errors), "")
 
 
 def own_cgroup() -> Path:

@@ -10,6 +10,8 @@ FABRIC, UNKNOWN, STOP = "fabric", "unknown", "stop"
 AGAIN, MADE_AGAIN, OVER = "again", "made again", "over"
 """What follows: an attempt in place, one of new agents, or the end of the run."""
 _ABORTED, _KILLED, _TERMINATED, _SIGNALS = 134, 137, 143, range(129, 193)
+# Of the agent: stopped, and refused by the hub.
+_STOPPED, _OWN = frozenset({201, 205}), range(200, 206)
 # Seconds: by which the loss of a machine is seen later than its effects, between a killed rank and the errors of its
 # peers, and in which one end may be the effect of another.
 _LATE, _KILL_FIRST, _EFFECT = 2.0, 1.0, 5.0
@@ -129,14 +131,27 @@ class Policy:
 
 @dataclass(frozen=True)
 class Step:
-    """What follows: an action, a sentence why, exit code, history, and the checkpoint of the next attempt."""
+    """What follows: an action, a sentence why, exit code, history, and the checkpoint of the next attempt.
+
+    `is_own`: the exit code is the agent's, not that of a program.
+    """
 
     action: str
     text: str
     code: int
     history: History
     resume: str = ""
-    is_stopped: bool = False
+    is_own: bool = False
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the agent has stopped the program, and the run is no failure."""
+        return self.is_own and self.code in _STOPPED
+
+    @property
+    def status(self) -> int:
+        """The exit code of the agent: its own ones, on which others act, are not those of a program."""
+        return 1 if self.code in _OWN and not self.is_own else self.code
 
 
 def decide(
@@ -145,7 +160,7 @@ def decide(
     """Return what follows an attempt, by its cause, the kinds of all its events, and the checkpoints, newest first."""
     history, is_suspected = _counted(history, cause, checkpoints)
     if cause.kind in {DONE, STOP} or STOP in kinds:
-        return Step(OVER, cause.text, cause.code, history, is_stopped=cause.kind == STOP)
+        return Step(OVER, cause.text, cause.code, history, is_own=cause.kind == STOP)
     if cause.kind == PROGRAM:
         if history.failures >= policy.restarts and not is_suspected:
             return Step(OVER, cause.text, cause.code, history)

@@ -3,30 +3,43 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import quote
 
 from ..connection import Connection, HubError
 from ..program import write_text
+from .gang import JOIN, NO_CODE, NOTICED, Coordinator, Gang
+from .links import AnyLink, Message, connect
+from .member import Member
 from .packs import CodeError, check_out
 from .ranks import Ranks
+from .restarts import History, Policy, history_of
 from .spool import Spool
 
-STOPPED, NO_LEASE, NO_CODE, WRONG_SETTINGS, REFUSED = 201, 202, 203, 204, 205
+STOPPED, WRONG_SETTINGS, REFUSED = NOTICED, 204, 205
 END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
+_UNPACKED, _HISTORY = "unpacked", "history.json"
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
 _DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
-_DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS"), ""))
-# Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs.
+_DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS", "CHECKPOINTS"), ""))
+_DEFAULTS.update(dict.fromkeys(("PORT", "RESTARTS", "SCRATCH_OK", "WAIT"), ""))
+_PORT = 29_399
+# Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs; for a
+# note before an attempt, and before agents leave that are made again.
 _PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 10.0, 5.0
+_NOTE, _LEAVE = 2.0, 10.0
+# MLflow takes so many tags in one request.
+_MOST_TAGS = 100
 
 
 class Run:
@@ -43,41 +56,130 @@ class Run:
         self._folder, self._beside, self._start = folder, Path(self._told["TOKEN_FILE"]).parent, time.monotonic()
         self._node, self._nodes, self._attempt = (int(self._told[name]) for name in ("RANK", "NODES", "ATTEMPT"))
         self._grace, self._seconds, gpus = float(self._told["GRACE"]), float(self._told["FOR"]), int(self._told["GPUS"])
-        launch = self._told["LAUNCH"] or ("ranks" if gpus > 1 else "program")
+        launch = self._told["LAUNCH"] or ("ranks" if gpus > 1 or self._nodes > 1 else "program")
         self._ranks, self._run = max(gpus, 1) if launch == "ranks" else 0, self._told["RUN"]
+        self._checkpoints = Path(self._told["CHECKPOINTS"] or folder / "checkpoints")
         certificate = Path(self._told["CERT"]).read_text(encoding="ascii")
         self._hub = Connection(self._told["HUB"], certificate, self._token, self._told["ADDRESS"])
-        self._over, self._is_refused, self._spools = Event(), False, dict[str, Spool]()
-        self._logs = folder / "logs" / str(self._attempt)
-        self._is_pod, machine = not variables, self._told["MACHINE"] or socket.gethostname()
-        self._tags = {"machine": machine, f"node.{self._node}": machine}
+        self._over, self._wake, self._spools = Event(), Event(), dict[str, Spool]()
+        self._is_pod, self._machine = not variables, self._told["MACHINE"] or socket.gethostname()
+        self._tags = {} if self._node else {"machine": self._machine, "nodes": str(self._nodes)}
+        self._tags[f"node.{self._node}"] = self._machine
+        self._pending, self._noting = dict(self._tags), Lock()
+        self._reporting, self._command = Thread(target=self._report, daemon=True), tuple[str, ...]()
+        # Those that it has while it takes part.
+        self._member: Any = None
+        self._coordinator: Any = None
 
     def _token(self, _: str = "") -> str:
         return Path(self._told["TOKEN_FILE"]).read_text(encoding="ascii").strip()
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run a command with these variables, secrets, and those of this process; return the exit code."""
-        # Once: whoever repeats a start must not start the program twice.
-        (self._folder / STARTED).touch(exist_ok=False)
+        # One at a time, and none after the end: whoever repeats a start must not start the program twice.
+        fcntl.flock(os.open(self._folder / STARTED, os.O_WRONLY | os.O_CREAT, 0o600), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (self._folder / END).exists():
+            raise FileExistsError(f"the run has ended: {self._folder / END}")
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        is_stopped = False
         try:
             secrets = read(self._beside / "secrets")
-            # Those of a pod end with it.
-            with suppress(OSError):
-                (self._beside / "secrets").unlink()
-            self._fetch()
-            code, cause, is_stopped = self._execute(command, {**environment, **secrets})
+            self._command = (*command,)
+            message = self._take_part({**environment, **secrets}, self._prepare())
         except KeyboardInterrupt:
-            code, cause, is_stopped = STOPPED, stop_of(self._folder)[0], True
-        except (CodeError, HubError, OSError) as error:
-            code, cause = NO_CODE, f"no code: {error}"
-        end = write_end(self._folder, code, cause, self._tags, is_stopped=is_stopped)
+            cause, _ = stop_of(self._folder)
+            person = self.stopped_by() if self._is_pod else ""
+            is_over = not self._is_pod or bool(person)
+            cause = f"stopped by {person}" if person else cause
+            message = {"is_over": is_over, "code": STOPPED, "status": STOPPED, "cause": cause, "is_stopped": True}
+        except (HubError, OSError, ValueError, TypeError) as error:
+            message = {"is_over": True, "code": NO_CODE, "status": NO_CODE, "cause": f"no start: {error}"}
+        # While the record waits for the hub, the GPUs are for others.
+        for handle in filter(None, self._told["LEASE_FDS"].split(",")):
+            os.close(int(handle))
+        code = int(message["code"])
+        if not message["is_over"]:
+            self._leave(str(message["cause"]))
+            return code
+        # A restarted agent needs them. Those of a pod end with it.
+        with suppress(OSError):
+            (self._beside / "secrets").unlink()
+        end = write_end(self._folder, code, message["cause"], self._tags, is_stopped=message.get("is_stopped", False))
         try:
             self.write_record(end, _PATIENCE_AT_END)
         except HubError as error:
             sys.stderr.write(f"the end of the run is not recorded: {error}\n")
-        return code
+        # A pod that ends by the status of a notice is made again.
+        return 1 if self._is_pod and message["status"] == NOTICED else int(message["status"])
+
+    def _prepare(self) -> str:
+        """Fetch the code once, and make the folder of checkpoints; return why that fails."""
+        try:
+            if not (self._folder / _UNPACKED).exists():
+                shutil.rmtree(self._told["WORK"], ignore_errors=True)
+                self._fetch()
+                (self._folder / _UNPACKED).touch()
+            self._checkpoints.mkdir(parents=True, exist_ok=True)
+        except (CodeError, HubError) as error:
+            return f"no code: {error}"
+        except OSError as error:
+            return f"no code, or no folder for checkpoints: {error}"
+        return ""
+
+    def _take_part(self, environment: Mapping[str, str], error: str) -> Message:
+        """Be a node of the gang until its end, which is returned; on node 0 also lead it."""
+        policy = Policy(int(self._told["RESTARTS"] or 0), bool(self._told["SCRATCH_OK"]), str(self._checkpoints))
+        port, wait = int(self._told["PORT"] or _PORT), float(self._told["WAIT"] or "inf")
+        gpus = int(self._told["GPUS"]) if self._nodes > 1 and not self._is_pod else 0
+        gang = Gang(self._nodes, port, self._token(), policy, self._grace, self._seconds, bool(gpus), wait)
+        if self._node:
+            link: AnyLink = connect(self._told["MASTER"], port, gang.token, JOIN)
+        else:
+            self._coordinator = Coordinator(gang, self, self._history())
+            self._coordinator.start()
+            link = self._coordinator.member
+        self._member = Member(link, self._folder, self._grace, gpus, self._stop_of_signal)
+        start = partial(self._start_ranks, environment=environment)
+        end: Message = self._member.take_part(self._node, self._machine, error, self._checkpoints, start)
+        self._over.set()
+        self._wake.set()
+        if self._reporting.is_alive():
+            self._reporting.join()
+        self._member.end_lease()
+        self._note_time("ended")
+        return end
+
+    def _stop_of_signal(self) -> tuple[str, float, bool]:
+        return (*stop_of(self._folder, self._grace), not self._is_pod or (self._folder / STOP).exists())
+
+    def _history(self) -> History:
+        """Return what former agents of this run have noted, on the hub or in this folder."""
+        texts = [self._read_tags(_PATIENCE).get("history", "")]
+        with suppress(OSError):
+            texts.append((self._folder / _HISTORY).read_text(encoding="utf-8"))
+        return max(map(history_of, texts), key=lambda history: (history.attempt, not history.is_open, history.has_run))
+
+    def _read_tags(self, patience: float) -> Mapping[str, str]:
+        data = self._hub.call(f"{_API}get?run_id={self._run}", patience=patience)["run"]["data"]
+        return {tag["key"].partition(".")[2]: tag["value"] for tag in data.get("tags", ())}
+
+    def stopped_by(self) -> str:
+        """Return the person who has stopped this run, by its record: a stop in a pod is a notice for all others."""
+        with suppress(HubError):
+            return self._read_tags(_NOTE).get("stopped_by", "") if self._is_pod else ""
+        return ""
+
+    def note(self, tags: Mapping[str, str]) -> None:
+        """Keep tags for the record. What is known of an attempt is there before it starts, if the hub answers."""
+        if "history" in tags:
+            with suppress(OSError):
+                write_text(self._folder / _HISTORY, tags["history"])
+        with self._noting:
+            self._tags.update(tags)
+            self._pending.update(tags)
+        if tags.get("state") == "running":
+            with suppress(HubError):
+                self._set_tags(tags, _NOTE)
+        self._wake.set()
 
     def _fetch(self) -> None:
         """Check out the code, from packs that are kept for the person's other runs."""
@@ -101,32 +203,21 @@ class Run:
         key = f"times.{self._node}"
         self._tags[key] = f"{self._tags.get(key, '')} {name}={time.monotonic() - self._start:.3f}".strip()
 
-    def _execute(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, bool]:
-        """Run the ranks to their end; return exit code, cause, and whether they were stopped."""
-        ranks = Ranks(self._folder / "stop", self._seconds, self._grace)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: ranks.asked.append(stop_of(self._folder, self._grace)))
-        for rank, own in self._environments(environment):
+    def _start_ranks(self, ranks: Ranks, start: Message, resume: str, environment: Mapping[str, str]) -> None:
+        """Start the ranks of this node for an attempt, from the path of a checkpoint if there is one."""
+        self._attempt = start["attempt"]
+        for rank, own in self._environments(environment, str(start["port"]), resume):
+            name = f"{self._attempt}/{rank}"
             # Runs of machines have no log but their parts.
-            is_copied = self._is_pod and not self._spools
-            self._spools[str(rank)] = Spool(self._logs / str(rank), is_copied=is_copied)
-            ranks.start(rank, command, own, self._spools[str(rank)])
+            self._spools[name] = Spool(self._folder / "logs" / name, is_copied=self._is_pod and not rank)
+            ranks.start(rank, self._command, own, self._spools[name])
         self._note_time("started")
-        report = Thread(target=self._report, args=(ranks,), daemon=True)
-        report.start()
-        ranks.wait()
-        self._over.set()
-        report.join()
-        # While the record waits for the hub, the GPUs are for others.
-        for handle in filter(None, self._told["LEASE_FDS"].split(",")):
-            os.close(int(handle))
-        self._note_time("ended")
-        for rank, (code, cause) in ranks.ended.items():
-            self._tags.update({f"exit.{self._attempt}.{rank}": str(code), f"cause.{self._attempt}.{rank}": cause})
-        code = REFUSED if self._is_refused else STOPPED if ranks.is_stopped else ranks.code
-        return code, ranks.cause, ranks.is_stopped
+        if not self._reporting.is_alive():
+            self._reporting.start()
 
-    def _environments(self, environment: Mapping[str, str]) -> Iterator[tuple[int, Mapping[str, str]]]:
+    def _environments(
+        self, environment: Mapping[str, str], port: str, resume: str
+    ) -> Iterator[tuple[int, Mapping[str, str]]]:
         """Yield each rank of this node with the environment of its process."""
         (self._folder / "output").mkdir(exist_ok=True)
         # One value a call would be more requests than the hub admits.
@@ -134,54 +225,86 @@ class Run:
         shared.update({name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)})
         shared.update({**environment, "PWD": self._told["WORK"], "MLFLOW_RUN_ID": self._run})
         shared.update({"MLFLOW_TRACKING_URI": self._told["HUB"], "MLFLOW_TRACKING_TOKEN": self._token()})
-        files = {"STOP": self._folder / "stop", "OUTPUT": self._folder / "output", "PARAMS": self._beside / "params"}
-        told = {**files, "RUN": self._run, "ATTEMPT": self._attempt}
+        files = {name: self._folder / name.lower() for name in ("STOP", "OUTPUT", "RESUMED")}
+        files.update({"PARAMS": self._beside / "params", "CHECKPOINTS": self._checkpoints})
+        told = {**files, "RUN": self._run, "ATTEMPT": self._attempt, **({"RESUME": resume} if resume else {})}
         shared.update({f"{_PREFIX}{name}": str(value) for name, value in told.items()})
         shared["MLFLOW_TRACKING_SERVER_CERT_PATH"] = self._told["CERT"]
         if not self._ranks:
             yield self._node, shared
             return
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = self._told["MASTER_PORT"] or str(free.getsockname()[1])
         shared.update({"MASTER_ADDR": self._told["MASTER"], "MASTER_PORT": port})
         for local in range(self._ranks):
             rank, world = self._node * self._ranks + local, self._nodes * self._ranks
             sizes = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": self._ranks, "RANK": rank, "LOCAL_RANK": local}
             yield rank, {**shared, **{name: str(value) for name, value in sizes.items()}}
 
-    def _report(self, ranks: Ranks) -> None:
-        """Give the hub the output, and report that the run goes on.
+    def free_port(self) -> int:
+        """Return a port for the first rank, another one for each attempt: sockets of a former one may linger."""
+        with socket.create_server(("", 0)) as free:
+            return int(self._told["MASTER_PORT"] or free.getsockname()[1])
+
+    def _report(self) -> None:
+        """Give the hub the output, and report that the run goes on; other nodes than the first report nothing more.
 
         If the hub refuses that twice, the person may not run it any more.
         """
-        running = tags = {**self._tags, "state": "running"}
         due, is_refused, was_away = 0.0, False, False
-        while not self._over.wait(_UPLOAD if due else 0):
+        while not self._over.is_set():
+            if due:
+                self._wake.wait(_UPLOAD)
+            self._wake.clear()
             self._put_logs(0, due)
-            if time.monotonic() < due:
+            is_late = is_refused or was_away or self._node or not self._pending
+            if (time.monotonic() < due and is_late) or self._over.is_set():
                 continue
             try:
-                self._set_tags({**tags, "seen": str(int(self._hub.now * 1000))}, _REPEAT)
-                if was_away:
+                seen = {} if self._node else {"seen": str(int(self._hub.now * 1000))}
+                self._send_pending(seen, _REPEAT)
+                if was_away and not self._node:
                     self._hub.call(f"{_API}update", {"run_id": self._run, "status": "RUNNING"}, _REPEAT)
-                tags, due, is_refused, was_away = {}, time.monotonic() + _REPORT, False, False
+                due, is_refused, was_away = time.monotonic() + _REPORT, False, False
+                self._ask_for_stop()
             except HubError as error:
                 # The hub ends records of runs of which it has heard nothing.
-                tags, is_denied = {**running, "cause": "unknown"}, error.status in _DENIED
+                is_denied = error.status in _DENIED
+                if not self._node:
+                    self._pending = {**self._tags, "state": "running", "cause": "unknown", **self._pending}
                 if is_denied and is_refused:
-                    self._is_refused = True
-                    ranks.asked.append((f"stopped: {error}", min(self._grace, _REPEAT)))
+                    self._member.ask(f"stopped: {error}", min(self._grace, _REPEAT), is_over=True, code=REFUSED)
                 due, is_refused, was_away = time.monotonic() + _REPEAT, is_denied, was_away or not is_denied
+
+    def _send_pending(self, more: Mapping[str, str], patience: float) -> None:
+        with self._noting:
+            pending, self._pending = self._pending, {}
+        try:
+            self._set_tags({**pending, **more}, patience)
+        except HubError:
+            with self._noting:
+                self._pending = {**pending, **self._pending}
+            raise
+
+    def _ask_for_stop(self) -> None:
+        """Stop if the hub asks for it: its limits are over. A hub that does not know the question has none."""
+        with suppress(HubError, AttributeError):
+            if not self._node and (cause := self._hub.call("/bedplate/stop", patience=0).get("cause")):
+                self._member.ask(str(cause), self._grace, is_over=True)
 
     def _put_logs(self, patience: float, until: float = float("inf")) -> None:
         """Give the hub what it lacks of the output. What it refuses now, such as on a full disk, it gets later."""
-        for folder in self._logs.glob("*"):
-            path = f"{self._told['ARTIFACTS']}/{folder.relative_to(self._folder)}"
+        for folder in self._folder.glob("logs/*/*"):
+            name = str(folder.relative_to(self._folder / "logs"))
             with suppress(HubError):
-                for name, data in self._spools.setdefault(folder.name, Spool(folder)).missing():
+                for part, data in self._spools.setdefault(name, Spool(folder)).missing():
                     if time.monotonic() > until:
                         return
-                    self._hub.put(f"{path}/{name}", data, patience)
+                    self._hub.put(f"{self._told['ARTIFACTS']}/logs/{name}/{part}", data, patience)
+
+    def _leave(self, cause: str) -> None:
+        """Say that the run waits again: its agents are made again."""
+        self._put_logs(_LEAVE)
+        with suppress(HubError):
+            self._send_pending({} if self._node else {"state": "queued", "cause": cause}, _LEAVE)
 
     def _put_output(self, patience: float) -> None:
         """Give the hub the files that the program has left for it; a tag says what it refuses."""
@@ -200,7 +323,8 @@ class Run:
 
     def _set_tags(self, tags: Mapping[str, str], patience: float) -> None:
         items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in tags.items()]
-        self._hub.call(f"{_API}log-batch", {"run_id": self._run, "tags": items}, patience)
+        for at in range(0, len(items), _MOST_TAGS):
+            self._hub.call(f"{_API}log-batch", {"run_id": self._run, "tags": items[at : at + _MOST_TAGS]}, patience)
 
     def write_record(self, end: Mapping[str, Any], patience: float) -> None:
         """Give the hub the rest of the output, and the end, once. Raises HubError."""
@@ -208,10 +332,17 @@ class Run:
             return
         self._put_logs(patience)
         self._put_output(patience)
-        self._set_tags({**self._tags, **end["tags"], "state": "ended", "cause": end["cause"]}, patience)
-        update = {"run_id": self._run, "status": end["status"], "end_time": int(self._hub.now * 1000)}
-        self._hub.call(f"{_API}update", update, patience)
-        self._hub.call("/bedplate/end", {}, patience)
+        tags = {**self._tags, **end["tags"]}
+        if self._node:
+            self._set_tags(tags, patience)
+        else:
+            ended = {"state": "ended", "cause": end["cause"], "code": str(end["code"])}
+            self._set_tags({**tags, **ended}, patience)
+            update = {"run_id": self._run, "status": end["status"], "end_time": int(self._hub.now * 1000)}
+            self._hub.call(f"{_API}update", update, patience)
+            if self._coordinator:
+                self._coordinator.wait_for_others(patience)
+            self._hub.call("/bedplate/end", {}, patience)
         with suppress(OSError):
             (self._folder / RECORDED).touch()
 

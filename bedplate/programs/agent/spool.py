@@ -13,7 +13,7 @@ _NAMES = "[0-9]" * 6
 # Parts that are kept, of which the first half is never left out; parts that readers may lack after the hub has them.
 _MOST, _BEHIND = 1024, 64
 # Seconds between two stored states of a line that is not complete; its bytes at which it is stored in any case.
-_STATE, _LONGEST_LINE = 1.0, 1 << 16
+_STATE, _LONGEST_LINE, _TAIL = 1.0, 1 << 16, 1 << 12
 
 
 class Spool:
@@ -24,9 +24,12 @@ class Spool:
         self._folder, self._number, self._sent = folder, 0, (0, 0)
         self._is_copied = is_copied
         self._line, self._stored, self._left_out, self._lost = b"", 0.0, 0, 0
+        self.tail = b""
+        """The last bytes, which say why a program has failed."""
 
     def write(self, data: bytes) -> None:
         """Store lines. Of what a carriage return overwrites in a line, one state a second is stored."""
+        self.tail = (self.tail + data)[-_TAIL:]
         *lines, line = (self._line + data).split(b"\n")
         text, self._line = b"".join(_shown(line) + b"\n" for line in lines), _shown(line)
         if len(self._line) > _LONGEST_LINE or time.monotonic() - self._stored > _STATE:

@@ -31,7 +31,7 @@ class RunHub(FakeHub):
         self.statuses: list[str] = []
         self.files: dict[str, bytes] = {}
         self.refusal = self.first_refusals = self.ends = 0
-        self.seconds_of_put = 0.0
+        self.seconds_of_put, self.stop = 0.0, ""
         super().__init__(folder, address=address, listener=listener)
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
@@ -50,6 +50,11 @@ class RunHub(FakeHub):
             answer = (200, {}, self.files[name]) if name in self.files else (404, {}, b"{}")
         elif path == f"{_API}log-batch":
             self.tags |= {tag["key"].removeprefix("bedplate."): tag["value"] for tag in json.loads(body)["tags"]}
+        elif path == f"{_API}get":
+            tags = [{"key": f"bedplate.{key}", "value": value} for key, value in self.tags.items()]
+            answer = 200, {}, json.dumps({"run": {"data": {"tags": tags}}}).encode()
+        elif path == "/bedplate/stop":
+            answer = 200, {}, json.dumps({"cause": self.stop} if self.stop else {}).encode()
         elif path == f"{_API}update":
             self.statuses.append(json.loads(body)["status"])
         elif path == "/bedplate/end":

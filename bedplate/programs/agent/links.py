@@ -1,0 +1,99 @@
+"""Messages between the agents of a run: lines of JSON over TCP, with a proof of the run's token."""
+
+import hmac
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Lock
+from typing import Any, Union
+
+BEAT, LOST = 1.0, 5.0
+"""Seconds between signs of life, and without one until a peer is lost."""
+_LARGEST = 1 << 20
+Message = Mapping[str, Any]
+
+
+class Link:
+    """A connection to another agent. `heard` is the time of its last line. Methods raise OSError if the peer is lost.
+
+    The token never travels: each line has a code (HMAC) by the token, random values of both sides, and its number.
+    """
+
+    def __init__(self, connection: socket.socket, token: str, *, is_coordinator: bool) -> None:
+        connection.settimeout(LOST)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection, self._file, self._lock = connection, connection.makefile("rb"), Lock()
+        self._sides = ("coordinator", "member") if is_coordinator else ("member", "coordinator")
+        self._sent, self._received, self.heard = 0, 0, time.monotonic()
+        own = os.urandom(32).hex()
+        connection.sendall(f"{own}\n".encode())
+        other = self._line().decode("ascii", "replace").strip()
+        values = f"{own} {other}" if is_coordinator else f"{other} {own}"
+        self._key = hmac.digest(token.encode(), f"bedplate gang {values}".encode(), "sha256")
+
+    def send(self, kind: str, **facts: object) -> None:
+        """Send a message."""
+        data = json.dumps({"type": kind, **facts}).encode()
+        with self._lock:
+            self._connection.sendall(self._code(self._sides[0], self._sent, data) + b" " + data + b"\n")
+            self._sent += 1
+
+    def receive(self) -> Message:
+        """Wait for the next message; signs of life are none."""
+        while True:
+            code, _, data = self._line().rstrip(b"\n").partition(b" ")
+            if not hmac.compare_digest(code, self._code(self._sides[1], self._received, data)):
+                raise ConnectionError("the peer has another token")
+            self._received, self.heard = self._received + 1, time.monotonic()
+            message: Message = json.loads(data)
+            if message["type"] != "beat":
+                return message
+
+    def _line(self) -> bytes:
+        line = self._file.readline(_LARGEST)
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the connection has ended")
+        return line
+
+    def _code(self, side: str, number: int, data: bytes) -> bytes:
+        return hmac.digest(self._key, f"{side} {number} ".encode() + data, "sha256").hex().encode()
+
+    def close(self) -> None:
+        """End the connection, also for a thread that waits for a message."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+
+class Local:
+    """The same between the coordinator and the member in one process: no socket, and it is never lost."""
+
+    heard = float("inf")
+
+    def __init__(self, put: Callable[[Message], object], receive: Callable[[], Message]) -> None:
+        self._put, self.receive = put, receive
+
+    def send(self, kind: str, **facts: object) -> None:
+        """Send a message."""
+        self._put({"type": kind, **facts})
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+AnyLink = Union[Link, Local]
+
+
+def connect(host: str, port: int, token: str, seconds: float) -> Link:
+    """Return a connection to the coordinator, which may start later. Raises OSError after these seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return Link(socket.create_connection((host, port), LOST), token, is_coordinator=False)
+        except OSError as error:
+            if time.monotonic() > end:
+                raise ConnectionError(f"no coordinator at {host}:{port}: {error}") from None
+        # A name of a pod may be there later.
+        time.sleep(BEAT)
