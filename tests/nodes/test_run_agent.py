@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.__main__ import AGENT, GPUS
+from bedplate.programs.agent.__main__ import AGENT
+from bedplate.programs.agent.member import GPUS
 from roles.jobs.role import Jobs
 from tests.testlab.fakes.runs import AgentRun, RunHub, Tree
 from tests.testlab.machines.node_lab import Node, NodeLab, bind_socket

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.__main__ import AGENT, GPUS
+from bedplate.programs.agent.__main__ import AGENT
+from bedplate.programs.agent.member import GPUS
 from roles.base import program_files
 from tests.testlab.fakes.laptop import TOKEN, FakeHub, Laptop, oldest_python
 from tests.testlab.machines.node_lab import Node, NodeLab, bind_socket

@@ -88,6 +88,8 @@ PERMITTED = {
     "bedplate/programs/bp/terminal.py": REMOTE,
     "bedplate/programs/connection.py": REMOTE,
     "bedplate/programs/agent/__main__.py": OWN,
+    "bedplate/programs/agent/links.py": OWN,
+    "bedplate/programs/agent/restarts.py": OWN,
     "bedplate/programs/agent/run.py": OWN,
     "bedplate/programs/hub/__main__.py": REMOTE,
     "bedplate/programs/gateway/paths.py": REMOTE,

@@ -177,10 +177,9 @@ class Coordinator:
 
     def _note_end(self, step: Step) -> None:
         self.history = step.history
-        tags = {"history": step.history.text}
-        if suspect := suspects(step.history):
-            tags["suspect"] = suspect
-        self.record.note(tags)
+        tags = {"history": step.history.text, "suspect": suspects(step.history)}
+        tags["checkpoint"] = step.history.newest.partition("/")[2]
+        self.record.note({key: value for key, value in tags.items() if value})
 
     def next(self, seconds: float) -> "_Item | None":
         """Return the next message of a node that is in the gang; None after these seconds."""

@@ -65,6 +65,8 @@ class Link:
         """End the connection, also for a thread that waits for a message."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
+        self._file.close()
+        self._connection.close()
 
 
 class Local:

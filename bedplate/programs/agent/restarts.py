@@ -73,7 +73,7 @@ def first_cause(ends: Sequence[Cause], events: Sequence[Cause]) -> Cause:
 
 
 def _done(ends: Sequence[Cause]) -> str:
-    return ends[-1].text if ends else "the program ended with exit code 0"
+    return ends[0].text if len(ends) == 1 else "all ranks ended with exit code 0"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,357 @@
+"""Agents of several nodes as processes of this machine: they start, stop, restart and end together."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bedplate.programs.agent.links import Link
+from tests.testlab.fakes.gangs import AgentGang, final_value, trainer
+from tests.testlab.fakes.laptop import TOKEN
+from tests.testlab.fakes.runs import RunHub, wait_for
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[RunHub]:
+    """Yield a hub without runs."""
+    with RunHub(tmp_path) as hub:
+        yield hub
+
+
+SHELL = ["sh", "-c"]
+
+
+def test_a_gang_runs_as_one_program(hub: RunHub, tmp_path: Path) -> None:
+    """Each node has its ranks, and the record one end with the ends of all."""
+    gang = AgentGang(hub, tmp_path, 3, trainer(5, 0.01))
+
+    assert gang.run() == [0, 0, 0]
+
+    value = final_value(3, 5)
+    assert [gang.log(rank) for rank in range(3)] == [f"begin 0\nend {value}\n"] * 3
+    assert [hub.tags[f"exit.0.{rank}"] for rank in range(3)] == ["0"] * 3
+    assert [hub.tags[f"node.{node}"] for node in range(3)] == [f"machine-{node}" for node in range(3)]
+    assert (hub.tags["state"], hub.tags["nodes"], hub.tags["attempt"], hub.tags["code"]) == ("ended", "3", "0", "0")
+    assert (hub.statuses, hub.ends, hub.tags["checkpoint"]) == (["FINISHED"], 1, "step-000005")
+
+
+@pytest.mark.nightly
+def test_no_node_starts_before_all_are_there(hub: RunHub, tmp_path: Path) -> None:
+    """A node that comes late is waited for; nothing of the program runs before."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(1, 0))
+    for run in gang.nodes:
+        run.prepare()
+    first = gang.nodes[0].agent("run", "--folder", str(gang.nodes[0].folder))
+    time.sleep(1.5)
+
+    assert not gang.output(0)
+    gang.processes = [first, gang.nodes[1].agent("run", "--folder", str(gang.nodes[1].folder))]
+    assert gang.codes() == [0, 0]
+
+
+def test_a_node_without_code_ends_the_gang_before_its_start(hub: RunHub, tmp_path: Path) -> None:
+    """Exit code 203 everywhere, and the cause of that node."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(1, 0))
+    gang.nodes[1].given["packs"] = ["packs/ada/none.pack"]
+
+    assert gang.run() == [203, 203]
+
+    assert hub.tags["cause"].startswith("no code: the hub refuses")
+    assert (hub.statuses, gang.output(0)) == (["FAILED"], "")
+
+
+def test_a_killed_rank_is_repeated_in_place_within_seconds(hub: RunHub, tmp_path: Path) -> None:
+    """All ranks go on from the newest checkpoint; the end is that of an uninterrupted run."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(40, 0.05))
+    gang.start()
+    wait_for(lambda: len(list(gang.checkpoints.glob("step-*[0-9]"))) > 4)
+
+    os.kill(gang.program_of(1), signal.SIGKILL)
+    killed = time.monotonic()
+    wait_for(lambda: "begin" in gang.output(1, 1))
+    seconds = time.monotonic() - killed
+
+    assert gang.codes() == [0, 0]
+    assert seconds < 5
+    assert gang.output(0, 1).endswith(f"end {final_value(2, 40)}\n")
+    assert not gang.output(0, 1).startswith("begin 0\n")
+    cause = "the program of node 1 was killed by signal 9, Killed: attempt 1 goes on from checkpoint step-"
+    assert hub.tags["restart.1"].startswith(cause)
+    assert (hub.tags["exit.0.1"], hub.tags["attempt"], hub.statuses) == ("137", "1", ["FINISHED"])
+
+
+def test_an_own_failure_is_the_cause_and_its_victims_are_none(hub: RunHub, tmp_path: Path) -> None:
+    """The peers lose their connection at the same moment; the run is not repeated."""
+    gang = AgentGang(hub, tmp_path, 3, trainer(40, 0.02), environment={"FAILS": "1 9"})
+
+    assert gang.run() == [3, 3, 3]
+
+    assert hub.tags["cause"] == "the program of node 1 ended with exit code 3"
+    assert (hub.statuses, hub.tags["attempt"]) == (["FAILED"], "0")
+
+
+def test_own_failures_are_repeated_on_request(hub: RunHub, tmp_path: Path) -> None:
+    """RESTARTS times, each attempt with logs of its own."""
+    command = [*SHELL, "echo $BEDPLATE_ATTEMPT; exit 3"]
+    gang = AgentGang(hub, tmp_path, 1, command, restarts=2, scratch_ok="1")
+
+    assert gang.run() == [3]
+
+    assert [gang.log(0, attempt) for attempt in range(4)] == ["0\n", "1\n", "2\n", ""]
+    assert hub.tags["cause"] == "the program ended with exit code 3"
+
+
+def test_a_stop_on_one_node_stops_all_within_a_second(hub: RunHub, tmp_path: Path) -> None:
+    """Every rank gets the signal and its time; the record has who has stopped the run."""
+    script = "trap 'date +%s.%N; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    gang = AgentGang(hub, tmp_path, 3, [*SHELL, script])
+    gang.start()
+    wait_for(lambda: all("ready" in gang.output(rank) for rank in range(3)))
+    (gang.nodes[2].folder / "stop.json").write_text('{"by": "ada", "now": false}')
+
+    now = time.time()
+    gang.processes[2].send_signal(signal.SIGTERM)
+
+    assert gang.codes() == [201, 201, 201]
+    assert all(0 < float(gang.output(rank).split()[1]) - now < 1 for rank in range(3))
+    assert (hub.tags["cause"], hub.statuses) == ("stopped by ada", ["KILLED"])
+
+
+@pytest.mark.nightly
+def test_a_lost_node_ends_the_others_for_a_new_start(hub: RunHub, tmp_path: Path) -> None:
+    """They leave with 200, the record waits; new agents go on from the checkpoint as the next attempt."""
+    gang = AgentGang(hub, tmp_path, 3, trainer(60, 0.05))
+    gang.start()
+    wait_for(lambda: len(list(gang.checkpoints.glob("step-*[0-9]"))) > 4)
+    program = gang.program_of(2)
+    gang.processes[2].kill()
+    os.kill(program, signal.SIGKILL)
+
+    assert gang.codes() == [200, 200, -9]
+    assert (hub.tags["state"], hub.statuses) == ("queued", [])
+    assert hub.tags["cause"].startswith("node 2 (machine-2) was lost: attempt 1 goes on from checkpoint step-")
+    assert gang.run() == [0, 0, 0]
+    assert gang.output(0, 1).endswith(f"end {final_value(3, 60)}\n")
+    assert (hub.tags["attempt"], hub.tags["state"], hub.statuses) == ("1", "ended", ["FINISHED"])
+
+
+@pytest.mark.nightly
+def test_a_lost_coordinator_ends_the_others_for_a_new_start(hub: RunHub, tmp_path: Path) -> None:
+    """Its successor knows from the record what was there, and the cause."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(60, 0.05))
+    gang.start()
+    wait_for(lambda: len(list(gang.checkpoints.glob("step-*[0-9]"))) > 4)
+    program = gang.program_of(0)
+    gang.processes[0].kill()
+    os.kill(program, signal.SIGKILL)
+
+    assert gang.codes() == [-9, 200]
+    (gang.nodes[0].folder / "history.json").unlink()
+    assert gang.run() == [0, 0]
+    assert hub.tags["restart.1"].startswith("the agent of node 0 ended before its program: attempt 1 goes on from ch")
+    assert gang.output(1, 1).endswith(f"end {final_value(2, 60)}\n")
+
+
+@pytest.mark.nightly
+def test_no_second_attempt_from_scratch(hub: RunHub, tmp_path: Path) -> None:
+    """A program that writes no checkpoint ends with its first cause and what allows more."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(100, 0.1, 1_000))
+    gang.start()
+    wait_for(lambda: gang.output(0) and gang.output(1))
+
+    os.kill(gang.program_of(1), signal.SIGKILL)
+
+    assert gang.codes() == [137, 137]
+    assert hub.tags["cause"].startswith("the program of node 1 was killed by signal 9, Killed; not repeated: ")
+    assert "--scratch-ok" in hub.tags["cause"]
+    assert hub.statuses == ["FAILED"]
+
+
+IGNORES = """
+echo "attempt $BEDPLATE_ATTEMPT"
+if [ $BEDPLATE_ATTEMPT = 0 ]; then echo x >"$BEDPLATE_CHECKPOINTS/one"; sleep 2; kill -9 $$; fi
+%s
+sleep 60
+"""
+
+
+@pytest.mark.nightly
+def test_a_program_that_ignores_its_checkpoint_is_stopped_and_named(hub: RunHub, tmp_path: Path) -> None:
+    """At attempt 2, when the time to open it is over."""
+    gang = AgentGang(hub, tmp_path, 1, [*SHELL, IGNORES % ""])
+    gang.nodes[0].before = "from bedplate.programs.agent import gang; gang._OPEN_LEAST = 2"
+
+    assert gang.run() == [1]
+
+    assert hub.tags["cause"].startswith("attempt 1 has not opened checkpoint one: stopped, so that it does not begin")
+    assert (hub.statuses, gang.log(0, 1)) == (["FAILED"], "attempt 1\n")
+
+
+@pytest.mark.nightly
+def test_a_new_checkpoint_before_the_old_one_is_opened_stops_at_once(hub: RunHub, tmp_path: Path) -> None:
+    """The program has begun from scratch."""
+    gang = AgentGang(hub, tmp_path, 1, [*SHELL, IGNORES % 'echo x >"$BEDPLATE_CHECKPOINTS/two"'])
+
+    assert gang.run() == [1]
+
+    assert "has not opened checkpoint one" in hub.tags["cause"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", ['cat "$BEDPLATE_RESUME"', 'touch "$BEDPLATE_RESUMED"'])
+def test_a_program_that_opens_its_checkpoint_goes_on(way: str, hub: RunHub, tmp_path: Path) -> None:
+    """By the kernel's word, or by its own, if it reads checkpoints elsewhere."""
+    gang = AgentGang(hub, tmp_path, 1, [*SHELL, IGNORES % f"{way}; sleep 3; exit 0"])
+    gang.nodes[0].before = "from bedplate.programs.agent import gang; gang._OPEN_LEAST = 2"
+
+    assert gang.run() == [0]
+
+
+@pytest.mark.nightly
+def test_a_time_limit_counts_all_attempts(hub: RunHub, tmp_path: Path) -> None:
+    """Not each of them."""
+    script = "echo ready; [ $BEDPLATE_ATTEMPT = 0 ] && sleep 1.5 && exit 3; sleep 60"
+    gang = AgentGang(hub, tmp_path, 2, [*SHELL, script], restarts=1, scratch_ok="1", **{"for": 3})
+    start = time.monotonic()
+
+    assert gang.run() == [201, 201]
+
+    assert time.monotonic() - start < 12
+    assert (hub.tags["cause"], hub.statuses) == ("stopped: its time was over", ["KILLED"])
+
+
+def test_the_hub_can_stop_a_run(hub: RunHub, tmp_path: Path) -> None:
+    """At the next report, with its reason."""
+    gang = AgentGang(hub, tmp_path, 2, [*SHELL, "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done"])
+    gang.start()
+    wait_for(lambda: gang.output(1))
+
+    hub.stop = "the budget of ada is used up"
+
+    assert gang.codes() == [201, 201]
+    assert (hub.tags["cause"], hub.statuses) == ("the budget of ada is used up", ["KILLED"])
+
+
+class Wire:
+    """Both ends of connections, which end with the test."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def sockets(self) -> tuple[socket.socket, socket.socket]:
+        """Return the two ends of a new connection."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            one = self._stack.enter_context(socket.create_connection(listener.getsockname()))
+            return one, self._stack.enter_context(listener.accept()[0])
+
+    def link(self, end: socket.socket, token: str, *, is_coordinator: bool) -> Link:
+        """Return a link over one end."""
+        return self._stack.enter_context(closing(Link(end, token, is_coordinator=is_coordinator)))
+
+    def links(self, first: str, second: str) -> tuple[Link, Link]:
+        """Return the links of a coordinator and a member with these tokens."""
+        one, other = self.sockets()
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(self.link, one, first, is_coordinator=True)
+            member = self.link(other, second, is_coordinator=False)
+            return found.result(), member
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    """Yield connections that end with the test."""
+    with ExitStack() as stack:
+        yield Wire(stack)
+
+
+def test_two_agents_with_one_token_understand_each_other(wire: Wire) -> None:
+    """Both ways, in order."""
+    coordinator, member = wire.links("t", "t")
+    member.send("join", node=1)
+    member.send("beat")
+    member.send("started")
+    coordinator.send("start", attempt=0)
+
+    assert coordinator.receive() == {"type": "join", "node": 1}
+    assert coordinator.receive() == {"type": "started"}
+    assert member.receive() == {"type": "start", "attempt": 0}
+
+
+def test_another_token_is_refused_on_both_sides(wire: Wire) -> None:
+    """Neither takes a message of a stranger."""
+    coordinator, member = wire.links("t", "u")
+    coordinator.send("start")
+    member.send("join", node=1)
+
+    for link in (coordinator, member):
+        with pytest.raises(ConnectionError, match="another token"):
+            link.receive()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"x\n", b'{"type": "start"}\n', b"0" * 64 + b' {"type": "stop"}\n', b"\xff" * 99],
+    ids=["none", "word", "json", "code", "bytes"],
+)
+def test_lines_of_others_are_refused(line: bytes, wire: Wire) -> None:
+    """Also on a connection that was accepted."""
+    one, other = wire.sockets()
+    other.sendall(b"0" * 64 + b"\n" + line)
+    link = wire.link(one, "t", is_coordinator=True)
+    other.shutdown(socket.SHUT_WR)
+
+    with pytest.raises((ConnectionError, ValueError)):
+        link.receive()
+
+
+def test_the_token_does_not_travel(wire: Wire) -> None:
+    """Who listens between two agents learns nothing that opens the hub, and what he repeats is refused."""
+    one, other = wire.sockets()
+    other.sendall(b"0" * 64 + b"\n")
+    wire.link(one, TOKEN, is_coordinator=False).send("join", node=1)
+    first = other.recv(4096)
+    again, replay = wire.sockets()
+    replay.sendall(first)
+    link = wire.link(again, TOKEN, is_coordinator=True)
+
+    assert TOKEN.encode() not in first
+    with pytest.raises(ConnectionError):
+        link.receive()
+
+
+def test_a_silent_peer_is_lost(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After seconds without a sign of life, as when its machine has lost power."""
+    monkeypatch.setattr("bedplate.programs.agent.links.LOST", 0.3)
+    coordinator, _ = wire.links("t", "t")
+
+    with pytest.raises(TimeoutError):
+        coordinator.receive()
+
+
+def is_reached(stranger: socket.socket, port: int) -> bool:
+    """Connect to a port of this machine; return whether that succeeds."""
+    return not stranger.connect_ex(("127.0.0.1", port))
+
+
+@pytest.mark.nightly
+def test_strangers_do_not_disturb_a_gang(hub: RunHub, tmp_path: Path) -> None:
+    """Connections without the token, of no use, or silent: the gang starts and ends."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(3, 0))
+    for run in gang.nodes:
+        run.prepare()
+    first = gang.nodes[0].agent("run", "--folder", str(gang.nodes[0].folder))
+    with ExitStack() as stack:
+        for number in range(40):
+            stranger = stack.enter_context(socket.socket())
+            wait_for(partial(is_reached, stranger, gang.nodes[0].given["port"]))
+            stranger.sendall((b"", b"GET / HTTP/1.1\r\n\r\n", b"0" * 64 + b'\n{"type": "join"}\n')[number % 3])
+        gang.processes = [first, gang.nodes[1].agent("run", "--folder", str(gang.nodes[1].folder))]
+
+        assert gang.codes() == [0, 0]
