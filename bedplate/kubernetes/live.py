@@ -27,7 +27,8 @@ from bedplate.foreign import LARGE, parse_json
 from bedplate.kubernetes.client import MANAGER, ClusterClient, Conflict, Missing, ObjectCache, TooManyRequests, key_of
 from bedplate.kubernetes.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id, work_of
 from bedplate.kubernetes.pods import has_ended, is_daemon, is_movable, seconds
-from bedplate.kubernetes.queued import HELD, JOBSET, OPEN, QUEUE, WAITS, WORKLOAD, followers
+from bedplate.kubernetes.queued import QUEUE_NAME, WAITS, followers
+from bedplate.kubernetes.queues import HELD, JOB_SET, NORMAL, WORKLOAD
 
 # Seconds for which the memory of a predecessor is used.
 _RECENT = 300.0
@@ -110,8 +111,8 @@ class LiveCluster:
         for owner, text in [*ended.items(), *notes.items()][:_MAX_NOTES]:
             namespace, kind, name = owner.split("/")
             try:
-                if kind == JOBSET.__name__:
-                    self.client.patch(JOBSET, name, {"metadata": {"annotations": {WAITS: text or None}}}, namespace)
+                if kind == JOB_SET.__name__:
+                    self.client.patch(JOB_SET, name, {"metadata": {"annotations": {WAITS: text or None}}}, namespace)
             except Missing:
                 text = ""  # noqa: PLW2901  it is deleted
             except BedplateError:
@@ -124,13 +125,13 @@ class LiveCluster:
         """Let runs start whose predecessor has ended, delete those that never will, and yield what is done."""
         held = {item["metadata"]["namespace"] for item in self._workloads() if item["spec"].get("queueName") == HELD}
         for namespace in sorted(held):
-            items, _ = self.client.objects(JOBSET, namespace=namespace)
+            items, _ = self.client.objects(JOB_SET, namespace=namespace)
             for name, is_started in followers(items):
                 with suppress(Missing):
                     if is_started:
-                        self.client.patch(JOBSET, name, {"metadata": {"labels": {QUEUE: OPEN}}}, namespace)
+                        self.client.patch(JOB_SET, name, {"metadata": {"labels": {QUEUE_NAME: NORMAL}}}, namespace)
                     else:
-                        self.client.delete(JOBSET, name, namespace)
+                        self.client.delete(JOB_SET, name, namespace)
                 yield f"{namespace}/{name} {'starts' if is_started else 'is deleted'}: the run before it has ended"
 
     def state(self) -> str:

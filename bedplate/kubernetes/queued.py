@@ -8,16 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from lightkube.generic_resource import create_namespaced_resource
 from lightkube.resources.core_v1 import Pod
 
 from bedplate.kubernetes.pods import JOBSET_NAME, has_ended, waits_for_machine
+from bedplate.kubernetes.queues import HELD
 
-WORKLOAD: Any = create_namespaced_resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
-JOBSET: Any = create_namespaced_resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 Object = Mapping[str, Any]
-QUEUE, HELD, OPEN = "kueue.x-k8s.io/queue-name", "held", "default"
-"""The label of work with its queue: one in which runs wait for others, and the one from which they start."""
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+"""Label: the queue of work."""
 WAITS = "bedplate/waits"
 """Annotation of a JobSet: why it waits, in sentences."""
 AFTER = "bedplate/after"
@@ -111,7 +109,7 @@ def followers(jobsets: Sequence[Object]) -> Iterator[tuple[str, bool]]:
     for item in jobsets:
         meta = item["metadata"]
         run, _, wish = str((meta.get("annotations") or {}).get(AFTER, "")).partition(":")
-        if not run or (meta.get("labels") or {}).get(QUEUE) != HELD or meta.get("deletionTimestamp"):
+        if not run or (meta.get("labels") or {}).get(QUEUE_NAME) != HELD or meta.get("deletionTimestamp"):
             continue
         former = by_run.get(run)
         end = (former.get("status") or {}).get("terminalState", "") if former else "Deleted"

@@ -43,12 +43,10 @@ def entry(name: str, place: int, namespace: str = "ada") -> dict[str, Any]:
     return {"metadata": {**metadata, "creationTimestamp": CREATED}, **facts}
 
 
-def workload(name: str, message: str) -> dict[str, Any]:
-    """Return the Workload of a JobSet that Kueue has looked at."""
-    owners = [{"kind": "JobSet", "name": name}]
+def workload(message: str) -> dict[str, Any]:
+    """Return a Workload that Kueue has looked at."""
     condition = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message}
-    metadata = {"name": f"jobset-{name}", "namespace": "ada", "ownerReferences": owners}
-    return {"metadata": metadata, "status": {"conditions": [condition]}}
+    return {"status": {"conditions": [condition]}}
 
 
 OWN = [
@@ -64,8 +62,11 @@ OWN = [
 def hub(tmp_path: Path) -> Iterator[FakeHub]:
     """Yield a cluster in which ada has two runs in the line, one that follows another, and two that do not wait."""
     with FakeHub(tmp_path, "localhost") as hub:
-        hub.answer(JOBSETS, {"items": OWN})
-        hub.answer(WORKLOADS, {"items": [workload("soon", "no quota for nvidia.com/gpu\x1b[2J")]})
+        hub.answer(JOBSETS, {"items": [OWN[2]]})
+        for item in OWN:
+            hub.answer(f"{JOBSETS}/{item['metadata']['name']}", item)
+        hub.answer(f"{WORKLOADS}/jobset-soon", workload("no quota for nvidia.com/gpu\x1b[2J"))
+        hub.answer(f"{WORKLOADS}/jobset-late", workload("no room"))
         hub.answer(LINE, {"items": [entry("soon", 2), entry("late", 17)]})
         yield hub
 
@@ -117,6 +118,7 @@ def test_a_line_that_nobody_may_see_is_unknown(laptop: Laptop, hub: FakeHub) -> 
     """The person's own runs are shown all the same."""
     hub.answer(LINE, {"message": "clusterqueues is forbidden"}, 403)
 
+    hub.answer(JOBSETS, {"items": OWN})
     done = laptop.bp("queue")
 
     assert done.stdout.splitlines()[1].split()[:2] == ["-", "late"]
@@ -126,6 +128,7 @@ def test_a_line_that_nobody_may_see_is_unknown(laptop: Laptop, hub: FakeHub) -> 
 def test_no_waiting_run_is_said(laptop: Laptop, hub: FakeHub) -> None:
     """An empty table would look like a failure."""
     hub.answer(JOBSETS, {"items": []})
+    hub.answer(LINE, {"items": []})
 
     assert laptop.bp("queue").stdout.splitlines()[0] == "No run waits in the cluster."
 
@@ -142,14 +145,26 @@ def test_a_fleet_without_a_cluster_has_no_queue(laptop: Laptop) -> None:
 
 def test_the_start_of_a_run_says_why_it_waits(hub: FakeHub) -> None:
     """Place and priority, the planner's reason and Kueue's; nothing once it has left the queue."""
-    for item in OWN:
-        hub.answer(f"{JOBSETS}/{item['metadata']['name']}", item)
-    hub.answer(WORKLOADS, {"items": [workload("late", "no room")]})
-
     with closing(Api(Cluster(**hub.cluster_of("ada")))) as api:  # type: ignore[arg-type]
         late, soon, then, runs = (waiting_lines(api, name) for name in ("late", "soon", "then", "runs"))
 
     assert late == ["place 18 in the line, with priority spare", FRAGMENTED, "no room"]
-    assert f"GET {WORKLOADS}?labelSelector=kueue.x-k8s.io/job-uid=late" in [request[0] for request in hub.requests]
-    assert soon == ["place 3 in the line, with priority spare", "Its queue has not looked at it yet."]
+    assert soon == ["place 3 in the line, with priority spare", "no quota for nvidia.com/gpu\x1b[2J"]
     assert (then, runs) == (["It starts when soon has ended well."], [])
+
+
+def test_a_long_line_is_cut(laptop: Laptop, hub: FakeHub) -> None:
+    """Details are asked for what is shown: one list of hundreds of runs would take seconds."""
+    hub.answer(LINE, {"items": [entry("soon", 2), entry("late", 17), *(entry(f"x-{n}", 20 + n) for n in range(9))]})
+
+    done = laptop.bp("queue", "-n", "2")
+
+    assert [line.split()[1] for line in done.stdout.splitlines()[1:4]] == ["soon", "late", "then"]
+    assert "9 more wait: `bp queue -n 12` shows them, too." in done.stdout
+
+
+def test_a_run_that_starts_meanwhile_is_left_out(laptop: Laptop, hub: FakeHub) -> None:
+    """It is in the line, and deleted when its facts are asked for."""
+    hub.answer(LINE, {"items": [entry("gone", 0), entry("soon", 2)]})
+
+    assert [line.split()[1] for line in laptop.bp("queue").stdout.splitlines()[1:3]] == ["soon", "then"]

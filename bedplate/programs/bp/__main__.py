@@ -63,7 +63,6 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)
     runs.add_argument("--owner", metavar="NAME", default="", help="of this person; default: yours")
     runs.add_argument("--all", action="store_true", help="of everyone")
-    runs.add_argument("-n", type=_count, metavar="N", default=20, help="how many; default: 20")
     runs.add_argument("--state", choices=records.STATES, default="", help="in this state")
     runs.add_argument("--group", metavar="G", default="", help="of this group")
     runs.add_argument("--text", metavar="TEXT", default="", help="with this in name, command or cause")
@@ -99,6 +98,8 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     queue = commands.add_parser("queue", help="show which runs wait in the cluster, and why", allow_abbrev=False)
     queue.add_argument("--all", action="store_true", help="of everyone")
     secret = commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False)
+    for command in (runs, queue):
+        command.add_argument("-n", type=_count, metavar="N", default=20, help="how many; default: 20")
     for command in (runs, show, doctor, gpus, queue, compare, files):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
     _add_options(words[0] if words else "", run, again, gpus, secret)
@@ -167,7 +168,7 @@ def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[st
     elif options.command == "queue":
         from .queue import queue_lines, read_queue  # noqa: PLC0415  as above
 
-        document = waiting = read_queue(hub, is_all=options.all)
+        document = waiting = read_queue(hub, options.n, is_all=options.all)
         lines = queue_lines(waiting)
     elif options.command == "secret":
         from .secret import change_secrets  # noqa: PLC0415  as above

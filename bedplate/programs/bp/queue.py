@@ -3,7 +3,9 @@
 import time
 from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from .cluster import Api, api_of
@@ -15,37 +17,41 @@ _WAITS, _RUN, _GPUS = "bedplate/waits", "bedplate/run", "nvidia.com/gpu"
 _JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 _WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
 _LINE = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/fleet/pendingworkloads?limit=10000"
-# The server of the line may be away, which the runs of the person do not need.
-_PATIENCE, _LAST = 2.0, 1_000_000
+# The server of the line may be away, and a run may start while it is read.
+_PATIENCE, _ABSENT, _AT_ONCE = 2.0, 404, 8
 Object = Mapping[str, Any]
 
 
-def read_queue(hub: Hub, *, is_all: bool) -> Object:
-    """Return the person's waiting runs by their place, those of all with `is_all`, and what is unknown of them."""
+def read_queue(hub: Hub, count: int, *, is_all: bool) -> Object:
+    """Return the person's waiting runs by their place, or those of all, and what is unknown; `count` limits both."""
     if not hub.settings.cluster:
-        return {"runs": [], "unknown": "This fleet has no cluster."}
+        return {"runs": [], "more": 0, "unknown": "This fleet has no cluster."}
     with closing(api_of(hub.settings)) as api:
         own = api.cluster.namespace
-        jobsets = _waiting(api.call(_JOBSETS.format(own))["items"])
         line, unknown = _line(api)
-        # The reason of most is their own.
-        lacks = any(not {_WAITS, _AFTER} & item["metadata"].get("annotations", {}).keys() for item in jobsets)
-        messages = _messages(api, "") if lacks else {}
-    runs = [_run(item, line, messages) for item in jobsets]
-    runs += [_foreign(entry) for (namespace, _), entry in line.items() if is_all and namespace != own]
-    return {"runs": sorted(runs, key=lambda run: run["place"] or _LAST), "unknown": unknown}
+        # Kueue has no place for what is held. One list of all runs takes seconds if there are hundreds.
+        query = "" if unknown else f"?labelSelector={_QUEUE}=held"
+        others = [item for item in api.call(_JOBSETS.format(own) + query)["items"] if _is_waiting(item)]
+        entries = [entry for (namespace, _), entry in line.items() if is_all or namespace == own]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = pool.map(partial(_find, api), entries[:count])
+            runs = [run for run in found if run] + [_run(item, None) for item in others[:count]]
+    more = max(len(entries) - count, 0) + max(len(others) - count, 0)
+    return {"runs": runs, "more": more, "unknown": unknown}
 
 
 def waiting_lines(api: Api, name: str) -> Sequence[str]:
     """Return in sentences where a JobSet of the person is in the line, and why; none if it waits in no queue."""
-    item = api.call(f"{_JOBSETS.format(api.cluster.namespace)}/{name}")
-    if not _waiting([item]):
+    own = api.cluster.namespace
+    item = api.call(f"{_JOBSETS.format(own)}/{name}")
+    if not _is_waiting(item):
         return []
-    messages = _messages(api, f"?labelSelector=kueue.x-k8s.io/job-uid={item['metadata']['uid']}")
-    run = _run(item, _line(api)[0], messages)
-    place = f"place {run['place']} in the line, with priority {run['priority']}" if run["place"] else ""
+    entry = _line(api)[0].get((own, name))
+    said = _message(api, entry) if entry else ""
+    run = _run(item, entry, said)
+    place = f"place {run['place']} in the line, with priority {run['priority']}" if entry else ""
     # The planner knows of machines, the queue of its quota.
-    return [text for text in dict.fromkeys((place, run["why"], messages.get(_key(item)))) if text]
+    return [text for text in dict.fromkeys((place, run["why"], said)) if text]
 
 
 def queue_lines(document: Object) -> Iterator[str]:
@@ -55,43 +61,57 @@ def queue_lines(document: Object) -> Iterator[str]:
         facts = (run[name] for name in ("place", "name", "owner", "priority", "gpus", "nodes"))
         rows.append((*("-" if fact is None else str(fact) for fact in facts), moment(run["since"]), run["why"]))
     yield from table(rows) if document["runs"] else ["No run waits in the cluster."]
-    yield from [document["unknown"]] if document["unknown"] else []
+    if more := document["more"]:
+        yield f"{more} more wait: `bp queue -n {len(document['runs']) + more}` shows them, too."
+    if document["unknown"]:
+        yield document["unknown"]
     yield "`bp gpus` shows who waits for machines with SSH."
 
 
 def _line(api: Api) -> tuple[Mapping[tuple[str, str], Any], str]:
     """Return the line by namespace and name of the work, and why it is unknown if Kueue does not say it."""
     try:
-        return {_key(entry): entry for entry in api.call(_LINE, patience=_PATIENCE)["items"]}, ""
+        entries = api.call(_LINE, patience=_PATIENCE)["items"]
     except BpError as error:
         return {}, f"Places in the line are unknown: {error}."
+    return {(entry["metadata"]["namespace"], _owner(entry)): entry for entry in entries}, ""
 
 
-def _waiting(jobsets: Sequence[Any]) -> Sequence[Any]:
-    """Return the JobSets that wait in a queue."""
-    held = [item for item in jobsets if item["spec"].get("suspend") and _QUEUE in item["metadata"].get("labels", {})]
-    return [item for item in held if not item.get("status", {}).get("terminalState")]
+def _owner(entry: Object) -> str:
+    """Return the name of the work to which an entry of the line belongs."""
+    meta = entry["metadata"]
+    return next((str(owner["name"]) for owner in meta.get("ownerReferences", ())), str(meta["name"]))
 
 
-def _key(item: Object) -> tuple[str, str]:
-    """Return the namespace and the name of the work to which an entry or a Workload belongs."""
-    meta = item["metadata"]
-    return str(meta["namespace"]), next((str(owner["name"]) for owner in meta.get("ownerReferences", ())), meta["name"])
+def _is_waiting(item: Object) -> bool:
+    is_queued = bool(item["spec"].get("suspend")) and _QUEUE in item["metadata"].get("labels", {})
+    return is_queued and not item.get("status", {}).get("terminalState")
 
 
-def _messages(api: Api, query: str) -> Mapping[tuple[str, str], str]:
-    """Return why Kueue does not admit the person's work, in its words."""
-    items = api.call(_WORKLOADS.format(api.cluster.namespace) + query)["items"]
-    conditions = ((item, entry) for item in items for entry in item.get("status", {}).get("conditions", ()))
-    return {
-        _key(item): str(entry.get("message", ""))
-        for item, entry in conditions
-        if entry["type"] == "QuotaReserved" and entry["status"] == "False"
-    }
+def _find(api: Api, entry: Object) -> "Object | None":
+    """Return the facts of a run in the line; None if it is deleted. Only the line tells of runs of others."""
+    meta, own = entry["metadata"], api.cluster.namespace
+    if meta["namespace"] != own:
+        return _facts(meta, entry, _owner(entry), entry["priority"], None, None, "-")
+    try:
+        item = api.call(f"{_JOBSETS.format(own)}/{_owner(entry)}")
+        return _run(item, entry, "" if _WAITS in item["metadata"].get("annotations", {}) else _message(api, entry))
+    except BpError as error:
+        if error.status != _ABSENT:
+            raise
+        return None
 
 
-def _run(item: Object, line: Mapping[tuple[str, str], Any], messages: Mapping[tuple[str, str], str]) -> Object:
-    """Return the facts of a run of this person."""
+def _message(api: Api, entry: Object) -> str:
+    """Return why Kueue does not admit the work of an entry, in its words; empty before it has looked."""
+    workload = api.call(f"{_WORKLOADS.format(entry['metadata']['namespace'])}/{entry['metadata']['name']}")
+    conditions = {item["type"]: item for item in workload.get("status", {}).get("conditions", ())}
+    reserved = conditions.get("QuotaReserved", {})
+    return str(reserved.get("message", "")) if reserved.get("status") == "False" else ""
+
+
+def _run(item: Object, entry: "Object | None", said: str = "") -> Object:
+    """Return the facts of a run of this person, with what Kueue has said."""
     meta, nodes, gpus = item["metadata"], 0, 0
     labels, notes = meta["labels"], meta.get("annotations", {})
     for job in item["spec"]["replicatedJobs"]:
@@ -100,20 +120,13 @@ def _run(item: Object, line: Mapping[tuple[str, str], Any], messages: Mapping[tu
         limits = [part.get("resources", {}).get("limits", {}) for part in spec["template"]["spec"]["containers"]]
         nodes, gpus = nodes + count, gpus + count * sum(int(limit.get(_GPUS, 0)) for limit in limits)
     former, _, wish = notes.get(_AFTER, "").partition(":")
-    after = f"It starts when {former} has ended{' well' if wish == 'ok' else ''}."
-    why = notes.get(_WAITS) or messages.get(_key(item)) or "Its queue has not looked at it yet."
-    name, priority = labels.get(_RUN, meta["name"]), labels.get(_PRIORITY, "normal")
-    return _facts(
-        meta, line.get(_key(item)), name, priority, gpus, nodes, after if labels[_QUEUE] == "held" and former else why
-    )
+    why = notes.get(_WAITS) or said or "Its queue has not looked at it yet."
+    if labels[_QUEUE] == "held" and former:
+        why = f"It starts when {former} has ended{' well' if wish == 'ok' else ''}."
+    return _facts(meta, entry, labels.get(_RUN, meta["name"]), labels.get(_PRIORITY, "normal"), gpus, nodes, why)
 
 
-def _foreign(entry: Object) -> Object:
-    """Return the facts of a run of somebody else, of which only the line tells."""
-    return _facts(entry["metadata"], entry, _key(entry)[1], entry["priority"], None, None, "-")
-
-
-def _facts(meta: Object, entry: Any, *facts: object) -> Object:  # noqa: ANN401  of Kueue's line
+def _facts(meta: Object, entry: "Object | None", *facts: object) -> Object:
     place = entry["positionInClusterQueue"] + 1 if entry else None
     # Milliseconds, as in records.
     since = timegm(time.strptime(meta["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ")) * 1000
