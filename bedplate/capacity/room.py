@@ -1,6 +1,6 @@
 """When nodes that run have room for waiting pods at the latest: the limits of other pods' time say it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bedplate.capacity.observation import Observation, Pod
 from bedplate.capacity.packing import Place, Shape, Source, node_place, shape_of
@@ -15,27 +15,23 @@ def room_at(pods: Sequence[Pod], observation: Observation) -> tuple[float, str] 
     shapes = {shape_of(pod) for pod in pods}
     if len(shapes) != 1 or (shape := shapes.pop()).spread or shape.kinds:
         return None
-    places = dict(_places(shape, observation))
+    noticed = {machine.node for machine in observation.machines if machine.notice is not None}
+    places = {
+        node.name: place
+        for node in observation.nodes
+        if (place := node_place(node, Source.LIVE, None)).admits(shape)
+        and not (node.cordoned or node.is_broken or node.not_ready_since is not None or node.name in noticed)
+    }
     room = {name: _room(place, shape, len(pods)) for name, place in places.items()}
     if sum(room.values()) >= len(pods):
         return None
-    ending = sorted((pod for pod in observation.pods if pod.node in places and pod.until), key=lambda pod: pod.until)
-    for pod in ending:
-        name = str(pod.node)
-        places[name].take(shape_of(pod), -1)
-        room[name] = _room(places[name], shape, len(pods))
-        if sum(room.values()) >= len(pods):
-            return max(pod.until, observation.time), pod.gang or pod.id
+    for pod in sorted(observation.pods, key=lambda pod: pod.until):
+        if pod.until and (name := str(pod.node)) in places:
+            places[name].take(shape_of(pod), -1)
+            room[name] = _room(places[name], shape, len(pods))
+            if sum(room.values()) >= len(pods):
+                return max(pod.until, observation.time), pod.gang or pod.id
     return None
-
-
-def _places(shape: Shape, observation: Observation) -> Iterator[tuple[str, Place]]:
-    noticed = {machine.node for machine in observation.machines if machine.notice is not None}
-    for node in observation.nodes:
-        is_closed = node.cordoned or node.is_broken or node.not_ready_since is not None or node.name in noticed
-        place = node_place(node, Source.LIVE, None)
-        if not is_closed and place.admits(shape):
-            yield node.name, place
 
 
 def _room(place: Place, shape: Shape, most: int) -> int:

@@ -106,20 +106,18 @@ class LiveCluster:
 
         Owners are `NAMESPACE/KIND/NAME`. It only explains, so a failure is not an error.
         """
-        notes = {owner: text for owner, text in sentences.items() if self._notes.get(owner) != text}
-        ended: dict[str, str] = {owner: "" for owner in self._notes if owner not in queued}
-        for owner, text in [*ended.items(), *notes.items()][:_MAX_NOTES]:
+        notes = {owner: "" for owner in self._notes if owner not in queued}
+        notes |= {owner: text for owner, text in sentences.items() if self._notes.get(owner) != text}
+        for owner, text in [*notes.items()][:_MAX_NOTES]:
             namespace, kind, name = owner.split("/")
-            try:
+            with suppress(BedplateError):
                 if kind == JOB_SET.__name__:
-                    self.client.patch(JOB_SET, name, {"metadata": {"annotations": {WAITS: text or None}}}, namespace)
-            except Missing:
-                text = ""  # noqa: PLW2901  it is deleted
-            except BedplateError:
-                continue
-            self._notes[owner] = text
-            if not text:
-                del self._notes[owner]
+                    change = {"metadata": {"annotations": {WAITS: text or None}}}
+                    with suppress(Missing):
+                        self.client.patch(JOB_SET, name, change, namespace)
+                self._notes[owner] = text
+            if not self._notes.get(owner):
+                self._notes.pop(owner, None)
 
     def start_followers(self) -> Iterable[str]:
         """Let runs start whose predecessor has ended, delete those that never will, and yield what is done."""

@@ -6,6 +6,7 @@ Source: Kueue 0.19.1, apis/kueue/v1beta2; JobSet 0.12.0, api/jobset/v1alpha2.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, cast
 
 from lightkube.resources.core_v1 import Pod
@@ -35,36 +36,21 @@ def queued_pods(workloads: Iterable[Object], pods: Iterable[Pod]) -> Iterator[tu
     present = Counter(key for pod in pods if _is_counted(pod) for key in _keys(pod))
     for workload in workloads:
         meta, spec, status = workload["metadata"], workload["spec"], workload.get("status") or {}
-        conditions = {item["type"]: item for item in status.get("conditions") or ()}
-        owner = owner_of_workload(workload)
-        if not owner or not _is_wanted(meta, spec, conditions):
+        states = {item["type"]: item for item in status.get("conditions") or ()}
+        is_over = meta.get("deletionTimestamp") or states.get("Finished", {}).get("status") == "True"
+        owners = [owner for owner in meta.get("ownerReferences") or () if owner["kind"] in {"JobSet", "Job"}]
+        if is_over or not owners or spec.get("active") is False or spec.get("queueName") == HELD:
             continue
-        reserved = conditions.get("QuotaReserved", {})
-        is_waiting = reserved.get("status") == "False"
-        message = str(reserved.get("message", "")) if is_waiting else ""
-        refusal = (
-            f"its queue does not admit it: {message}" if reserved.get("reason") in _REFUSALS and is_waiting else ""
-        )
+        reserved = states.get("QuotaReserved", {})
+        message = str(reserved.get("message", "")) if reserved.get("status") == "False" else ""
+        refusal = f"its queue does not admit it: {message}" if message and reserved["reason"] in _REFUSALS else ""
         done = {item["name"]: item["count"] for item in status.get("reclaimablePods") or ()}
-        number = 0
+        numbers = count()
         for part in spec["podSets"]:
-            name = part.get("name", "main")
+            name, (owner, *_) = part.get("name", "main"), owners
             key = (str(meta["namespace"]), owner["name"], name if owner["kind"] == "JobSet" else "")
             for _ in range(part.get("count", 1) - done.get(name, 0) - present[key]):
-                yield _pod(workload, owner, part["template"], number, message), refusal
-                number += 1
-
-
-def _is_wanted(meta: Object, spec: Object, conditions: Mapping[str, Object]) -> bool:
-    if meta.get("deletionTimestamp") or spec.get("active") is False or spec.get("queueName") == HELD:
-        return False
-    return conditions.get("Finished", {}).get("status") != "True"
-
-
-def owner_of_workload(workload: Object) -> Object:
-    """Return the reference to the JobSet or Job of a Workload; empty for other work."""
-    owners = workload["metadata"].get("ownerReferences") or ()
-    return next((owner for owner in owners if owner["kind"] in {"JobSet", "Job"}), {})
+                yield _pod(meta, owner, part["template"], next(numbers), message), refusal
 
 
 def _is_counted(pod: Pod) -> bool:
@@ -83,21 +69,19 @@ def _keys(pod: Pod) -> Iterator[tuple[str, str, str]]:
         yield namespace, labels[_JOB], ""
 
 
-def _pod(workload: Object, owner: Object, template: Object, number: int, message: str) -> Pod:
+def _pod(meta: Object, owner: Object, template: Object, number: int, message: str) -> Pod:
     """Return a pod that does not exist yet; no name of Kubernetes has a slash."""
-    meta, given = workload["metadata"], template.get("metadata") or {}
-    labels = {**(given.get("labels") or {}), **({JOBSET_NAME: owner["name"]} if owner["kind"] == "JobSet" else {})}
+    given = template.get("metadata") or {}
+    own = {JOBSET_NAME: owner["name"]} if owner["kind"] == "JobSet" else {}
     metadata = {
+        **{name: meta[name] for name in ("namespace", "creationTimestamp")},
         "name": f"{owner['name']}/{number}",
-        "namespace": meta["namespace"],
-        "creationTimestamp": meta["creationTimestamp"],
-        "labels": labels,
+        "labels": {**(given.get("labels") or {}), **own},
         "annotations": given.get("annotations"),
         "ownerReferences": [owner],
     }
-    condition = {"type": "PodScheduled", "status": "False", "message": message}
-    document = {"metadata": metadata, "spec": template["spec"], "status": {"conditions": [condition]}}
-    return cast("Pod", Pod.from_dict(document))
+    status = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
+    return cast("Pod", Pod.from_dict({"metadata": metadata, "spec": template["spec"], "status": status}))
 
 
 def followers(jobsets: Sequence[Object]) -> Iterator[tuple[str, bool]]:

@@ -21,24 +21,21 @@ def queued_work(observation: Observation) -> Mapping[str, Sequence[Pod]]:
 
 def wait_sentences(observation: Observation, decision: Decision) -> Mapping[str, str]:
     """Return why the work of each owner waits; without those of whom this decision says nothing new."""
-    known: dict[object, str] = {}
-    coming = {waiting.pod: waiting.is_coming for waiting in decision.waiting}
+    known, sentences = dict[object, str](), dict[str, str]()
+    coming = {waiting.pod for waiting in decision.waiting if waiting.is_coming}
     reasons = {waiting.pod: waiting.reason for waiting in decision.waiting}
     reasons |= {unplaced.pod: unplaced.reason for unplaced in decision.unplaced}
-    sentences = {}
     for owner, pods in queued_work(observation).items():
-        said = [pod for pod in pods if pod.id in reasons]
+        said = [pod.id for pod in pods if pod.id in reasons]
+        if not said:
+            continue
         # One pod without a place keeps the others back.
-        pod = min(said, key=lambda pod: coming.get(pod.id, False), default=None)
-        if pod is None:
+        if not (kept := [name for name in said if name not in coming]):
+            sentences[owner] = f"It has a place: {reasons[said[0]]}."
             continue
-        if coming.get(pod.id):
-            sentences[owner] = f"It has a place: {reasons[pod.id]}."
-            continue
-        key = (pod.size, *sorted(pod.selector.items()), pod.tolerations, len(pods))
-        if key not in known:
-            known[key] = room_sentence(pods, observation)
-        sentences[owner] = f"It has no place yet: {reasons[pod.id]}. {known[key]}"
+        key = (pods[0].size, *sorted(pods[0].selector.items()), pods[0].tolerations, len(pods))
+        known[key] = known.get(key) or room_sentence(pods, observation)
+        sentences[owner] = f"It has no place yet: {reasons[kept[0]]}. {known[key]}"
     return sentences
 
 

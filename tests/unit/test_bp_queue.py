@@ -16,6 +16,7 @@ from tests.testlab.fakes.laptop import FakeHub, Laptop, oldest_python
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ada/jobsets"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/ada/workloads"
 VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
+OWN_LINE = f"{VISIBILITY}/namespaces/ada/localqueues/default/pendingworkloads"
 LINE = f"{VISIBILITY}/clusterqueues/fleet/pendingworkloads"
 CREATED = "2026-11-27T05:00:00Z"
 FRAGMENTED = "It has no place yet: train: at its maximum of 2."
@@ -145,6 +146,8 @@ def test_a_fleet_without_a_cluster_has_no_queue(laptop: Laptop) -> None:
 
 def test_the_start_of_a_run_says_why_it_waits(hub: FakeHub) -> None:
     """Place and priority, the planner's reason and Kueue's; nothing once it has left the queue."""
+    hub.answer(OWN_LINE, {"items": [entry("soon", 2), entry("late", 17)]})
+
     with closing(Api(Cluster(**hub.cluster_of("ada")))) as api:  # type: ignore[arg-type]
         late, soon, then, runs = (waiting_lines(api, name) for name in ("late", "soon", "then", "runs"))
 

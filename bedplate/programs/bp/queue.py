@@ -16,7 +16,7 @@ _QUEUE, _PRIORITY, _AFTER = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priorit
 _WAITS, _RUN, _GPUS = "bedplate/waits", "bedplate/run", "nvidia.com/gpu"
 _JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 _WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
-_LINE = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/fleet/pendingworkloads?limit=10000"
+_LINE = "/apis/visibility.kueue.x-k8s.io/v1beta2/{}/pendingworkloads?limit=10000"
 # The server of the line may be away, and a run may start while it is read.
 _PATIENCE, _ABSENT, _AT_ONCE = 2.0, 404, 8
 Object = Mapping[str, Any]
@@ -28,7 +28,7 @@ def read_queue(hub: Hub, count: int, *, is_all: bool) -> Object:
         return {"runs": [], "more": 0, "unknown": "This fleet has no cluster."}
     with closing(api_of(hub.settings)) as api:
         own = api.cluster.namespace
-        line, unknown = _line(api)
+        line, unknown = _line(api, "clusterqueues/fleet")
         # Kueue has no place for what is held. One list of all runs takes seconds if there are hundreds.
         query = "" if unknown else f"?labelSelector={_QUEUE}=held"
         others = [item for item in api.call(_JOBSETS.format(own) + query)["items"] if _is_waiting(item)]
@@ -46,7 +46,7 @@ def waiting_lines(api: Api, name: str) -> Sequence[str]:
     item = api.call(f"{_JOBSETS.format(own)}/{name}")
     if not _is_waiting(item):
         return []
-    entry = _line(api)[0].get((own, name))
+    entry = _line(api, f"namespaces/{own}/localqueues/{item['metadata']['labels'][_QUEUE]}")[0].get((own, name))
     said = _message(api, entry) if entry else ""
     run = _run(item, entry, said)
     place = f"place {run['place']} in the line, with priority {run['priority']}" if entry else ""
@@ -68,10 +68,10 @@ def queue_lines(document: Object) -> Iterator[str]:
     yield "`bp gpus` shows who waits for machines with SSH."
 
 
-def _line(api: Api) -> tuple[Mapping[tuple[str, str], Any], str]:
-    """Return the line by namespace and name of the work, and why it is unknown if Kueue does not say it."""
+def _line(api: Api, queue: str) -> tuple[Mapping[tuple[str, str], Any], str]:
+    """Return the line of a queue by namespace and name of the work, and why it is unknown if Kueue does not say it."""
     try:
-        entries = api.call(_LINE, patience=_PATIENCE)["items"]
+        entries = api.call(_LINE.format(queue), patience=_PATIENCE)["items"]
     except BpError as error:
         return {}, f"Places in the line are unknown: {error}."
     return {(entry["metadata"]["namespace"], _owner(entry)): entry for entry in entries}, ""
