@@ -31,8 +31,10 @@ def check_people(context: Context) -> Iterator[Fault]:
         if missing := ", ".join(key for key, value in needs.items() if not value):
             message = f"without {missing} there are no messages by {person.notify}"
             yield fault(NO_MESSAGES, f"people.{name}.notify", message, f"write {missing}")
-    for name in context.fleet.jobs.budgets.keys() - context.fleet.people:
-        yield fault(JOBS_OF_NOBODY, f"jobs.budgets.{name}", f"{name} is no person", one_of(context.fleet.people))
+    jobs = context.fleet.jobs
+    for table, names in (("budgets", jobs.budgets), ("shares", jobs.shares)):
+        for name in names.keys() - context.fleet.people:
+            yield fault(JOBS_OF_NOBODY, f"jobs.{table}.{name}", f"{name} is no person", one_of(context.fleet.people))
     if people and context.is_whole("people") and not any(person.admin for _, person in people):
         yield fault(NO_ADMINISTRATOR, "people", "the fleet has no administrator")
 

@@ -267,6 +267,10 @@ class ControlPlane(Api):
         self._spawn(program.name, *arguments, folder=program.parent)
         self._wait(url)
 
+    def pid(self, name: str) -> int:
+        """Return the process of a program."""
+        return self._processes[name].pid
+
     def kill_program(self, name: str) -> None:
         """Kill a program by its name, as an outage does; nothing happens if it does not run."""
         if process := self._processes.pop(name, None):
