@@ -283,6 +283,23 @@ def test_a_run_that_was_counted_as_lost_goes_on_in_the_record(hub: RunHub, tmp_p
     assert hub.statuses[1:] == ["FINISHED"]
 
 
+def test_the_hub_hears_of_an_idle_program_and_of_the_time_of_an_agent(hub: RunHub, tmp_path: Path) -> None:
+    """Its output ends that. In each question the agent says for how long the program is idle, by its own word."""
+    run = shell(hub, tmp_path, "until [ -e ../go ]; do sleep 0.1; done; echo ready; sleep 0.3; exit 4")
+    run.pauses = {"_REPORT": 0.2, "_UPLOAD": 0.1, "_IDLE": 1.0}
+    process = run.start()
+    wait_for(lambda: hub.tags.get("idle_since", "-") != "-")
+    assert 0.8 < time.time() - int(hub.tags["idle_since"]) / 1000 < 20
+    wait_for(lambda: any(line.endswith("/bedplate/stop?idle=1") for line, _, _ in hub.requests))
+    (run.folder / "go").touch()
+
+    wait_for(lambda: hub.tags["idle_since"] == "-")
+    assert run.end_of(process) == 4
+    ((name, seconds),) = [(name, text) for name, text in hub.tags.items() if name.startswith("ran.")]
+    assert name.removeprefix("ran.").isdecimal()
+    assert 1 <= int(seconds) < 30
+
+
 def test_a_process_that_the_kernel_cannot_end_is_an_end(hub: RunHub, tmp_path: Path) -> None:
     """Such as one that waits for a file server: the record has a code and a cause of it. Lost signals stand in."""
     run = shell(hub, tmp_path, "echo $$; while :; do sleep 0.1; done", gpus=2)

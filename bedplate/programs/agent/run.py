@@ -25,6 +25,7 @@ from .packs import CodeError, check_out
 from .ranks import Ranks
 from .restarts import History, Policy, history_of
 from .spool import Spool
+from .witness import Witness
 
 STOPPED, WRONG_SETTINGS, REFUSED = NOTICED, 204, 205
 END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
@@ -38,6 +39,8 @@ _PORT = 29_399
 # note before an attempt, and before agents leave that are made again.
 _PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 10.0, 5.0
 _NOTE, _LEAVE = 2.0, 10.0
+# Seconds from which the hub hears of an idle program.
+_IDLE = 600.0
 # MLflow takes so many tags in one request.
 _MOST_TAGS = 100
 
@@ -62,6 +65,7 @@ class Run:
         certificate = Path(self._told["CERT"]).read_text(encoding="ascii")
         self._hub = Connection(self._told["HUB"], certificate, self._token, self._told["ADDRESS"])
         self._over, self._wake, self._spools = Event(), Event(), dict[str, Spool]()
+        self._witness, self._ran = Witness(folder / "logs"), f"ran.{time.time():.0f}"
         self._is_pod, self._machine = not variables, self._told["MACHINE"] or socket.gethostname()
         self._tags = {} if self._node else {"machine": self._machine, "nodes": str(self._nodes)}
         self._tags[f"node.{self._node}"] = self._machine
@@ -146,6 +150,8 @@ class Run:
             self._reporting.join()
         self._member.end_lease()
         self._note_time("ended")
+        if not self._node:
+            self._tags.update(self._signs())
         return end
 
     def _stop_of_signal(self) -> tuple[str, float, bool]:
@@ -259,7 +265,7 @@ class Run:
             if (time.monotonic() < due and is_late) or self._over.is_set():
                 continue
             try:
-                seen = {} if self._node else {"seen": str(int(self._hub.now * 1000))}
+                seen = {} if self._node else {"seen": str(int(self._hub.now * 1000)), **self._signs()}
                 self._send_pending(seen, _REPEAT)
                 if was_away and not self._node:
                     self._hub.call(f"{_API}update", {"run_id": self._run, "status": "RUNNING"}, _REPEAT)
@@ -274,6 +280,12 @@ class Run:
                     self._member.ask(f"stopped: {error}", min(self._grace, _REPEAT), is_over=True, code=REFUSED)
                 due, is_refused, was_away = time.monotonic() + _REPEAT, is_denied, was_away or not is_denied
 
+    def _signs(self) -> Mapping[str, str]:
+        """Return what limits of the hub need: for how long this agent has run, since when its program is idle."""
+        idle = self._witness.idle()
+        since = f"{(self._hub.now - idle) * 1000:.0f}" if idle >= _IDLE else "-"
+        return {self._ran: f"{time.monotonic() - self._start:.0f}", "idle_since": since}
+
     def _send_pending(self, more: Mapping[str, str], patience: float) -> None:
         with self._noting:
             pending, self._pending = self._pending, {}
@@ -287,7 +299,9 @@ class Run:
     def _ask_for_stop(self) -> None:
         """Stop if the hub asks for it: its limits are over. A hub that does not know the question has none."""
         with suppress(HubError, AttributeError):
-            if not self._node and (cause := self._hub.call("/bedplate/stop", patience=0).get("cause")):
+            # An idle run is stopped by its own word only.
+            question = f"/bedplate/stop?idle={self._witness.idle():.0f}"
+            if not self._node and (cause := self._hub.call(question, patience=0).get("cause")):
                 self._member.ask(str(cause), self._grace, is_over=True)
 
     def _put_logs(self, patience: float, until: float = float("inf")) -> None:
