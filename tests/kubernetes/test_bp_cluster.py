@@ -18,11 +18,7 @@ from typing import Any
 
 import pytest
 
-from bedplate.kubernetes.apply import apply_objects
-from bedplate.kubernetes.client import ClusterClient
-from bedplate.kubernetes.desired import people_objects, policy_objects, volume_objects
 from bedplate.nodes.invitation import bp_program
-from bedplate.plan.cluster import cluster_plan
 from bedplate.programs.bp.cluster import Api
 from bedplate.programs.bp.hub import BpError, Settings
 from bedplate.programs.bp.jobset import Cluster, jobset_of, secret_of
@@ -31,9 +27,11 @@ from bedplate.programs.bp.pods import JobSet, Record, follow
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import ARTIFACTS, AgentRun, RunHub
 from tests.testlab.fleets.variants import lab_plan
-from tests.testlab.kubernetes.control_plane import wait_until
+from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 from tests.testlab.kubernetes.images import PYTHON_IMAGE, python_image
 from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machine
+from tests.testlab.kubernetes.joining import Approvers
+from tests.testlab.kubernetes.queues import Queues, queue_folder
 from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
 
 UID = lab_plan().accounts.uids["grace"]
@@ -53,21 +51,37 @@ open(os.environ["HOME"] + "/seen", "w").write("seen")
 print("written", os.stat("/dev/shm").st_size, flush=True)
 if sys.argv[-1] == "wait":
     time.sleep(600)
+if sys.argv[-1] == "lost":
+    rank, lost = os.environ["BEDPLATE_RANK"], os.environ["HOME"] + "/lost"
+    print("rank", rank, "of", os.environ["BEDPLATE_NODES"], os.environ["BEDPLATE_MASTER"], flush=True)
+    if os.path.exists(lost + ".both"):
+        sys.exit(0)
+    open(lost + rank, "w").close()
+    while not os.path.exists(lost + "0") or not os.path.exists(lost + "1"):
+        time.sleep(0.1)
+    time.sleep(1)
+    open(lost + ".both", "w").close()
+    sys.exit(200)
 sys.exit(3)
 """
 
 
+def _plane(approvers: Approvers) -> ControlPlane:
+    """Return the control plane of approvers, which is one with programs here."""
+    assert isinstance(approvers.plane, ControlPlane)
+    return approvers.plane
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Yield a node of a cluster with the fleet's people and policies, and the image of runs."""
+    """Yield a node of a cluster with the fleet's people, policies and queue, and the image of runs."""
     images = tmp_path_factory.mktemp("images")
-    with cluster() as approvers, machine(approvers, _CASE, tmp_path_factory.mktemp("root")) as running:
+    with (
+        cluster() as approvers,
+        Queues(_plane(approvers), queue_folder(), more={"pod-defaults", "volumes"}),
+        machine(approvers, _CASE, tmp_path_factory.mktemp("root")) as running,
+    ):
         running.machine.import_image(python_image(images))
-        plan, planned = lab_plan(), cluster_plan(lab_plan())
-        assert planned
-        people = people_objects(plan.accounts, planned.pods)
-        objects = (*policy_objects(planned.version), *people, *volume_objects(plan))
-        apply_objects(ClusterClient(approvers.plane.client()), objects)
         # Pods reach the stand-in of the hub, which answers to their own addresses.
         subprocess.run(("ip", "route", "add", PODS["ipam"]["ranges"][0][0]["subnet"], "via", NODE), check=True)
         running.machine.shell(f"mkdir -p /home/grace /data && chown {UID}:{UID} /home/grace")
@@ -213,6 +227,35 @@ def test_secrets_are_in_the_namespace_until_removed(api: Api, running: Running) 
     assert [*api.secrets({})] == ["wandb-key"]
     api.secrets({"HF_TOKEN": "", "wandb-key": ""})
     assert api.secrets({}) == {}
+
+
+def test_all_nodes_of_a_run_start_again_together(api: Api, running: Running) -> None:
+    """After exit code 200 of an agent its JobSet makes all pods again; bp follows the output."""
+    output, said, run = list[bytes](), list[str](), run_of("grace-1127-gang-lynx", "lost", nodes=2)
+    start(api, run)
+
+    assert follow(api, run["id"], output.append, said.append, Ends()) == 0
+
+    host = f"{run['id']}-n-0-0.{run['id']}"
+    assert [line for line in output if line.startswith(b"rank")] == [f"rank 0 of 2 {host}\n".encode()] * 2
+    assert any("it starts again" in text for text in said)
+    jobset = api.jobset(run["id"])
+    assert (jobset["status"]["terminalState"], jobset["status"]["restarts"]) == ("Completed", 1)
+    addresses = running.kubectl("get", "endpoints", run["id"], "-n", "grace", "-o=json")
+    assert json.loads(addresses)["metadata"]["name"] == run["id"]
+
+
+def test_a_run_that_is_held_starts_when_it_is_released(api: Api, running: Running) -> None:
+    """The controller of capacity changes its queue when the run before has ended."""
+    run = run_of("grace-1127-held-lynx", "true", after="grace-1127-gang-lynx:ok")
+    start(api, run)
+    time.sleep(2)
+    assert not api.pods(run["id"])
+
+    queue = "kueue.x-k8s.io/queue-name=default"
+    running.kubectl("label", "jobset", run["id"], "-n", "grace", "--overwrite", queue)
+
+    assert follow(api, run["id"], _nothing, _nothing, Ends()) == 3
 
 
 def test_a_run_ends_when_its_person_stops_it(api: Api, running: Running) -> None:
