@@ -61,6 +61,8 @@ _ONE_POD = "ReadWriteOncePod"
 _SCHEDULER = "default-scheduler"
 # Resources that `Size` has; of any other the planner knows neither what a pool offers nor what is free.
 _COMPARED = frozenset({GPUS, EFA, "cpu", "memory", "ephemeral-storage", "pods"})
+# The role `efa` reserves them on each machine with EFA interfaces, for libfabric.
+_HUGE_PAGES = "hugepages-2Mi"
 # The value of `system-cluster-critical`.
 _CRITICAL = 2_000_000_000
 _ENDED = ("Succeeded", "Failed")
@@ -222,7 +224,8 @@ def unsupported(pod: Pod) -> str:
         return f"it is scheduled by {spec.schedulerName}"
     if spec.resourceClaims:
         return "it has resource claims, which the planner does not know"
-    if names := sorted(_resource_names(pod) - _COMPARED):
+    resources = _resource_names(pod)
+    if names := sorted(resources - _COMPARED - ({_HUGE_PAGES} if EFA in resources else set())):
         return f"it asks for {', '.join(names)}, which no pool is known to have"
     affinity = spec.affinity.podAffinity if spec.affinity else None
     if affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution:

@@ -456,6 +456,14 @@ def test_nothing_of_an_unknown_resource_is_no_requirement() -> None:
     assert observe([pod(**spec)], []).pods[0].unsupported == ""
 
 
+def test_machines_with_efa_have_huge_pages() -> None:
+    """The role `efa` reserves them, and libfabric needs them: a pod that asks for both fits such a machine."""
+    limits = {"vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "5120Mi"}
+    both = pod(containers=[{"name": "c", "resources": {"limits": limits}}])
+
+    assert observe([both], []).pods[0].unsupported == ""
+
+
 def test_a_pending_pod_has_the_message_of_the_scheduler() -> None:
     """The condition PodScheduled says why the scheduler cannot place a pod."""
     waiting = pod()
