@@ -194,7 +194,7 @@ def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.C
         )
         secrets = {"SECRET": "s3cret"}
         run = {**sent.given, "address": HOST, "environment": {"A": "1"}, "secrets": secrets, "params": {"lr": "1"}}
-        run |= {"attempt": 0, "token": TOKEN}
+        run = {**run_of(run["id"], *run["command"]), **run, "attempt": 0, "token": TOKEN}
         info = {"run_id": run["run"], "status": "FAILED"}
         tags = [{"key": "bedplate.state", "value": "ended"}, {"key": "bedplate.code", "value": "4"}]
         ended = {"info": info, "data": {"tags": tags}}
@@ -231,7 +231,7 @@ def test_secrets_are_in_the_namespace_until_removed(api: Api, running: Running) 
 
 def test_all_nodes_of_a_run_start_again_together(api: Api, running: Running) -> None:
     """After exit code 200 of an agent its JobSet makes all pods again; bp follows the output."""
-    output, said, run = list[bytes](), list[str](), run_of("grace-1127-gang-lynx", "lost", nodes=2)
+    output, said, run = list[bytes](), list[str](), run_of("grace-1127-gang-lynx", "lost", nodes=2, cpus="300m")
     start(api, run)
 
     assert follow(api, run["id"], output.append, said.append, Ends()) == 0
