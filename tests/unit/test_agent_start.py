@@ -18,7 +18,7 @@ from bedplate.programs.agent.gang import NO_LEASE
 from bedplate.programs.agent.member import GPUS
 from bedplate.programs.agent.run import END
 from tests.testlab.fakes.laptop import TOKEN, oldest_python
-from tests.testlab.fakes.runs import ROOT, AgentRun, RunHub, wait_for
+from tests.testlab.fakes.runs import ARTIFACTS, ROOT, AgentRun, RunHub, wait_for
 
 ID = "ada-1127-brave-otter"
 _MAIN = """
@@ -64,15 +64,18 @@ if os.fork():
         time.sleep(0.01)
     sys.exit()
 os.setsid()
+again = True
 with open(log, "ab") as output:
     output.write(b"waiting for 0 GPUs\\n")
     output.flush()
-    process = subprocess.Popen([*agent, *main[1:]], stdout=output, stderr=output, stdin=subprocess.DEVNULL)
-    (units / name).write_text(str(process.pid))
-    code = process.wait()
-    result = "exit-code" if code > 0 else "signal"
-    environment = {{{{**os.environ, "SERVICE_RESULT": result, "EXIT_STATUS": str(code)}}}}
-    subprocess.run([*agent, *post[1:]], stdout=output, stderr=output, env=environment)
+    while again:
+        process = subprocess.Popen([*agent, *main[1:]], stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        (units / name).write_text(str(process.pid))
+        code = process.wait()
+        result = "exit-code" if code > 0 else "signal" if code else "success"
+        environment = {{{{**os.environ, "SERVICE_RESULT": result, "EXIT_STATUS": str(code)}}}}
+        subprocess.run([*agent, *post[1:]], stdout=output, stderr=output, env=environment)
+        again = code < 0 or "-pRestartForceExitStatus=" + str(code) in words
 (units / name).unlink()
 """
 
@@ -258,17 +261,52 @@ def test_a_manager_that_does_not_answer_ends_no_run(machine: Machine, hub: RunHu
     wait_for(lambda: hub.statuses == ["FINISHED"])
 
 
-def test_an_agent_that_was_killed_has_an_end(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
-    """The unit writes it, with the output until then."""
+def test_a_run_whose_agent_was_killed_does_not_begin_again(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """Its unit starts again, and the new agent ends a run that has no checkpoint; the output until then stays."""
     machine.agent("start", given=given(hub, tmp_path, "echo ready; sleep 60"))
+    history = machine.folder / "history.json"
+    wait_for(lambda: history.exists() and json.loads(history.read_text())["has_run"])
     wait_for(lambda: b"ready" in b"".join(part.read_bytes() for part in machine.folder.glob("logs/0/0/*")))
 
     os.kill(int((tmp_path / "units" / f"bp-{ID}").read_text()), 9)
 
     assert machine.agent("follow", ID).returncode == 137
     wait_for(lambda: hub.statuses == ["FAILED"])
-    assert hub.tags["cause"] == "the agent ended before its program: signal, -9"
+    assert "the agent of node 0 ended before its program" in hub.tags["cause"]
     assert hub.log() == b"ready\n"
+    words = (tmp_path / "words").read_text().splitlines()
+    assert {"-pRestartForceExitStatus=200", "-pRestart=on-abnormal", "-pStartLimitIntervalSec=0"} <= {*words}
+
+
+def test_a_run_whose_agent_was_killed_goes_on_from_its_checkpoint(
+    machine: Machine, hub: RunHub, tmp_path: Path
+) -> None:
+    """The second attempt gets the checkpoint, and the record says why it began."""
+    script = (
+        'if [ "$BEDPLATE_RESUME" ]; then cat "$BEDPLATE_RESUME"; exit 3; fi; cd "$BEDPLATE_CHECKPOINTS"; echo 7 >x.tmp'
+    )
+    machine.agent("start", given=given(hub, tmp_path, f"{script}; mv x.tmp x; echo ready; sleep 60"))
+    history = machine.folder / "history.json"
+    wait_for(lambda: history.exists() and json.loads(history.read_text())["has_run"])
+    wait_for((machine.folder / "checkpoints/x").exists)
+
+    os.kill(int((tmp_path / "units" / f"bp-{ID}").read_text()), 9)
+
+    assert machine.agent("follow", ID).returncode == 3
+    wait_for(lambda: hub.statuses == ["FAILED"])
+    assert "x" in hub.tags["restart.1"]
+    assert hub.files[f"{ARTIFACTS}/logs/1/0/000000"] == b"7\n"
+
+
+def test_agents_of_several_nodes_take_their_leases_themselves(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """Their units start at once, also while others have the GPUs."""
+    (tmp_path / "bin/systemd-run").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/words\n')
+    document = given(hub, tmp_path, "true", gpus=4, nodes=2, rank=1, master="10.0.0.1", port=20_001)
+
+    assert machine.agent("start", given=document).returncode == 0
+
+    assert "--gpus=0" in (tmp_path / "words").read_text().splitlines()
+    assert json.loads((machine.folder / "run.json").read_text())["gpus"] == 4
 
 
 def test_a_run_that_waits_for_gpus_says_so(machine: Machine, hub: RunHub, tmp_path: Path) -> None:

@@ -23,14 +23,15 @@ from typing import Any
 
 from ..connection import AWAY, HubError
 from ..program import ProgramError, output, run, write_text
-from .gang import NO_LEASE
+from .gang import NO_LEASE, PEER_LOST
 from .member import GPUS
 from .run import END, RECORDED, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
 from .spool import follow
 
 AGENT = "/usr/local/bin/bedplate-agent"
 # Settings that a run need not have: of several nodes, of repeats, and of arrays.
-_OF_GANGS = ("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "ELEMENTS")
+_OF_GANGS = ("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "ELEMENTS", "WAIT")
+_KILLS = {"signal", "core-dump"}
 _ID, _KILLED, _LOOK = re.compile("[a-z_][a-z0-9_-]{0,199}"), 137, 2.0
 _GOING_ON, _OVER = {"active", "activating", "deactivating", "reloading"}, {"inactive", "failed"}
 
@@ -106,8 +107,11 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
 def _end(folder: Path) -> None:
     """Write the end of a run whose first process has ended, as systemd says how, unless it has."""
     given = read(folder / "run.json")
-    (folder / "secrets").unlink(missing_ok=True)
     result, status = (os.environ.get(name, "unknown") for name in ("SERVICE_RESULT", "EXIT_STATUS"))
+    if (result in _KILLS or status == str(PEER_LOST)) and not any((folder / name).exists() for name in (END, STOP)):
+        # The unit starts again, and its agent decides what becomes of the run.
+        return
+    (folder / "secrets").unlink(missing_ok=True)
     code, cause = _KILLED, f"the agent ended before its program: {result}, {status}"
     if (folder / STOP).exists():
         code, cause = STOPPED, stop_of(folder)[0]
@@ -185,13 +189,22 @@ def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
     # The agent itself says why a process was killed for memory, and its program gets SIGTERM from it.
     yield from ("-pOOMPolicy=continue", "-pKillMode=mixed", f"-pExecStopPost={AGENT} end --folder {folder}")
     yield from (f"-pTimeoutStopSec={given['grace'] + 10}", f"-pStandardError=append:{folder}/unit")
+    # The agent itself ends a run that comes to nothing.
+    yield from (
+        f"-pRestartForceExitStatus={PEER_LOST}",
+        "-pRestart=on-abnormal",
+        "-pRestartSec=5",
+        "-pStartLimitIntervalSec=0",
+    )
     # As in the session of SSH that has looked for the program.
     yield f"-EPATH={os.environ['PATH']}"
     if given["cpus"]:
         yield f"-pCPUQuota={100 * given['cpus']:.0f}%"
     if given["memory"]:
         yield from (f"-pMemoryMax={given['memory'] * 1024:.0f}M", "-pMemorySwapMax=0")
-    yield from (GPUS, "run", f"--gpus={given['gpus']}", *([] if given["wait"] is None else [f"--wait={given['wait']}"]))
+    # The agents of several nodes take their leases in turn.
+    gpus = 0 if given.get("nodes", 1) > 1 else given["gpus"]
+    yield from (GPUS, "run", f"--gpus={gpus}", *([] if given["wait"] is None else [f"--wait={given['wait']}"]))
     yield from ("--", AGENT, "run", "--folder", str(folder))
 
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from ..connection import Connection, HubError
 from ..program import write_text
-from .gang import JOIN, NO_CODE, NOTICED, Coordinator, Gang
+from .gang import JOIN, NO_CODE, NOTICED, PEER_LOST, Coordinator, Gang
 from .links import AnyLink, Message, connect
 from .member import Member
 from .packs import CodeError, check_out
@@ -103,7 +103,8 @@ class Run:
         code = int(message["code"])
         if not message["is_over"]:
             self._leave(str(message["cause"]))
-            return code
+            # The unit starts again by this one.
+            return code if self._is_pod else PEER_LOST
         # A restarted agent needs them. Those of a pod end with it.
         with suppress(OSError):
             (self._beside / "secrets").unlink()
