@@ -321,7 +321,7 @@ def test_an_image_without_python_is_said(api: Api) -> None:
 
 
 def test_a_run_says_why_it_waits(api: Api) -> None:
-    """The scheduler's reason reaches the laptop, also for a run that fits nowhere."""
+    """Its place in the line and the queue's reason reach the laptop, also for a run that fits nowhere."""
     said = list[str]()
     run = run_of("grace-1127-odd-wren", "true", cpus=4000)
     start(api, run)
@@ -332,7 +332,7 @@ def test_a_run_says_why_it_waits(api: Api) -> None:
 
     with pytest.raises(BpError):
         follow(api, run["id"], _nothing, say, Ends())
-    assert "Insufficient cpu" in said[0]
+    assert said[0].startswith("waiting: place 1 in the line, with priority normal. couldn't assign flavors")
 
 
 def test_seconds_to_the_first_line(api: Api) -> None:
