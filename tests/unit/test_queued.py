@@ -12,6 +12,7 @@ from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.room import room_at
 from bedplate.kubernetes.demand import Cluster, join
 from bedplate.kubernetes.queued import followers
+from bedplate.report.capacity_state import CapacityState, explain_pod
 from bedplate.report.queue import queued_work, wait_sentences
 from tests.testlab.kubernetes.memory import MINUTE, NOW, TRAIN, ClusterWorld, cluster_pod, stamp
 
@@ -213,6 +214,22 @@ def test_an_unknown_start_is_said() -> None:
     assert "at its maximum of 1" in sentence
     assert "Its start is unknown: what runs has no end that would make enough room." in sentence
     assert room_at(queued_work(seen)["lab/JobSet/ada-run"], seen) is None
+
+
+def test_operators_read_the_same_explanation() -> None:
+    """`capacity explain` has the sentences of the owner, and what the queue says."""
+    full = replace(TRAIN, max=1)
+    world = ClusterWorld([full])
+    node = world.add_node(full)
+    waiting = workload(count=1, conditions=[refused("Pending", "no topology domain")])
+    seen = observe([waiting], [cluster_pod("other", node, owner="Job", gpus=8)], world)
+    pod = next(pod for pod in seen.pods if pod.queued)
+
+    lines = list(explain_pod(CapacityState(seen, decide(seen, Memory())[0]), pod))
+
+    assert lines[0] == "lab/ada-run/0 waits for 5 min. It asks for 8 GPUs, 4 CPUs."
+    assert "Its start is unknown: what runs has no end that would make enough room." in lines
+    assert "Its queue says: no topology domain" in lines
 
 
 def jobset(run: str, *, after: str = "", queue: str = "default", end: str = "") -> dict[str, Any]:
