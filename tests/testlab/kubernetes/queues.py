@@ -11,7 +11,7 @@ copies it from the Secret to its folder, as kubelet does; JobSet looks for it in
 import base64
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 from ipaddress import IPv4Network
@@ -51,12 +51,18 @@ def queue_folder() -> Path:
 class Queues:
     """Kueue and JobSet beside a control plane, and the objects that they and people need.
 
-    `more` are labels of further add-ons of the plan whose objects are applied.
+    `more` are labels of further add-ons of the plan whose objects are applied, `settings` replace those of Kueue.
     """
 
     def __init__(
-        self, plane: ControlPlane, folder: Path, plan: FleetPlan | None = None, more: Iterable[str] = ()
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        plan: FleetPlan | None = None,
+        more: Iterable[str] = (),
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
+        self._settings = settings or {}
         self.plane, self._programs, self.plan = plane, folder, plan or lab_plan()
         self._folder = plane.folder / "queues"
         self._ports = {name: free_ports(4) for name in QUEUE_ADDONS}
@@ -130,7 +136,7 @@ class Queues:
         settings |= {"webhook": {"host": "127.0.0.1", "port": webhook, "certDir": str(certificates)}}
         if name == KUEUE:
             settings["waitForPodsReady"]["timeout"] = "10s"
-            settings["visibilityServer"] = {"bindAddress": "127.0.0.1", "bindPort": visibility}
+            settings |= {"visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": visibility}, **self._settings}
         else:
             settings["internalCertManagement"] = {"enable": False}
             keys = self._keys()
