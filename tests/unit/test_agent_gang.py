@@ -1,19 +1,20 @@
 """Agents of several nodes as processes of this machine: they start, stop, restart and end together."""
 
+import fcntl
 import os
 import signal
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bedplate.programs.agent.links import Link
-from tests.testlab.fakes.gangs import AgentGang, final_value, trainer
+from tests.testlab.fakes.gangs import AgentGang, final_value, pod_variables, trainer
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import RunHub, wait_for
 
@@ -237,6 +238,117 @@ def test_the_hub_can_stop_a_run(hub: RunHub, tmp_path: Path) -> None:
 
     assert gang.codes() == [201, 201]
     assert (hub.tags["cause"], hub.statuses) == ("the budget of ada is used up", ["KILLED"])
+
+
+def pods(hub: RunHub, tmp_path: Path, nodes: int, command: list[str]) -> AgentGang:
+    """Start a gang whose agents have their settings in their environment, as in pods."""
+    gang = AgentGang(hub, tmp_path, nodes, command)
+    for run in gang.nodes:
+        run.prepare()
+        run.environment |= pod_variables(run)
+    gang.processes = [run.agent("run", "--", *command) for run in gang.nodes]
+    return gang
+
+
+SAVES = [
+    *SHELL,
+    'echo x >"$BEDPLATE_CHECKPOINTS/$RANK"; trap "echo saved; exit 0" TERM; echo ready; while :; do sleep 0.05; done',
+]
+
+
+def test_a_pod_that_is_told_to_go_leaves_a_run_that_waits(hub: RunHub, tmp_path: Path) -> None:
+    """A preemption, a drain or a spot notice: all ranks get their time, and the record has the cause and no end."""
+    gang = pods(hub, tmp_path, 2, SAVES)
+    wait_for(lambda: all(hub.log(rank) for rank in range(2)))
+
+    gang.processes[1].send_signal(signal.SIGTERM)
+
+    assert gang.codes() == [201, 201]
+    assert [gang.log(rank) for rank in range(2)] == ["ready\nsaved\n"] * 2
+    assert (hub.tags["state"], hub.statuses, hub.ends) == ("queued", [], 0)
+    assert hub.tags["cause"].startswith("stopped by SIGTERM, as at a shutdown: attempt 1 goes on from checkpoint ")
+
+
+def test_a_pod_that_a_person_stops_ends_its_run(hub: RunHub, tmp_path: Path) -> None:
+    """By the tag that bp writes before it deletes the JobSet; the status of a notice is not used."""
+    gang = pods(hub, tmp_path, 2, SAVES)
+    wait_for(lambda: all(hub.log(rank) for rank in range(2)))
+    hub.tags["stopped_by"] = "ada"
+
+    for process in gang.processes:
+        process.send_signal(signal.SIGTERM)
+
+    assert gang.codes() == [1, 1]
+    assert (hub.tags["cause"], hub.tags["code"], hub.statuses) == ("stopped by ada", "201", ["KILLED"])
+
+
+LEASES = """#!/bin/sh
+# bedplate-gpus run --gpus=N --wait=60 -- sh -c SCRIPT SELF: one lease for all, kept by the open file of the program.
+exec 9>>{lock}
+echo "asks $BEDPLATE_NODE" >>{log}
+flock -w 1 9 || exit 202
+echo "has $BEDPLATE_NODE" >>{log}
+while [ "$1" != -- ]; do shift; done
+shift
+export CUDA_VISIBLE_DEVICES=GPU-$BEDPLATE_NODE
+exec "$@"
+"""
+
+
+def leased(hub: RunHub, tmp_path: Path, command: list[str]) -> AgentGang:
+    """Return a gang of two nodes with two GPUs each, whose leases are locks of files."""
+    gang = AgentGang(hub, tmp_path, 2, command, gpus=2)
+    for node, run in enumerate(gang.nodes):
+        program = tmp_path / f"gpus-{node}"
+        program.write_text(LEASES.format(lock=tmp_path / f"lock-{node}", log=tmp_path / "leases"))
+        program.chmod(0o755)
+        run.environment["BEDPLATE_NODE"] = str(node)
+        run.before = f"from bedplate.programs.agent import gang, member; member.GPUS = {str(program)!r}"
+        run.before += "; gang._PAUSES = (0.5, 1)"
+    return gang
+
+
+def test_a_gang_takes_its_leases_in_turn(hub: RunHub, tmp_path: Path) -> None:
+    """Node 0 first; its ranks have these GPUs, and the leases end with the gang."""
+    gang = leased(hub, tmp_path, [*SHELL, 'echo "$RANK $WORLD_SIZE $CUDA_VISIBLE_DEVICES"'])
+
+    assert gang.run() == [0, 0]
+
+    assert [gang.output(rank) for rank in range(4)] == [f"{rank} 4 GPU-{rank // 2}\n" for rank in range(4)]
+    assert (tmp_path / "leases").read_text().split() == ["asks", "0", "has", "0", "asks", "1", "has", "1"]
+    for node in range(2):
+        with (tmp_path / f"lock-{node}").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.nightly
+def test_a_gang_without_all_leases_keeps_none(hub: RunHub, tmp_path: Path) -> None:
+    """It waits again a moment later, so that two gangs do not wait for each other without end."""
+    gang = leased(hub, tmp_path, [*SHELL, "echo ready"])
+    with (tmp_path / "lock-1").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        gang.start()
+        wait_for(lambda: (tmp_path / "leases").exists() and (tmp_path / "leases").read_text().count("has 0") > 1)
+        assert not gang.output(0)
+
+    assert gang.codes() == [0, 0]
+    assert (tmp_path / "leases").read_text().endswith("has 1\n")
+
+
+@pytest.mark.nightly
+def test_a_lease_that_an_administrator_ends_stops_the_gang(hub: RunHub, tmp_path: Path) -> None:
+    """The GPUs are for others then; the run goes on as after any end from outside."""
+    gang = leased(hub, tmp_path, [*SHELL, "echo ready; sleep 60"])
+    gang.start()
+    wait_for(lambda: gang.output(3))
+
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes() == b"cat\0" and path.with_name("fd").joinpath("9").readlink() == tmp_path / "lock-1":
+                os.kill(int(path.parent.name), signal.SIGTERM)
+
+    assert 0 not in gang.codes()
+    assert "ready" in gang.output(0)
 
 
 class Wire:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.programs.agent import spool as module
-from bedplate.programs.agent.spool import PART, Spool, follow
+from bedplate.programs.agent.spool import PART, Spool, follow, follow_attempts
 
 
 def stored(folder: Path) -> bytes:
@@ -165,3 +165,35 @@ def test_a_follower_reads_everything_once(spool: Spool, tmp_path: Path) -> None:
     for start in (5, PART, PART + 5, len(data)):
         assert b"".join(follow(tmp_path / "0", start, over.is_set)) == data[start:]
     assert not list(follow(tmp_path / "none", 0, over.is_set))
+
+
+@pytest.mark.parametrize("start", [0, 3, 6, 8, 12])
+def test_a_follower_goes_on_with_the_next_attempt(start: int, tmp_path: Path) -> None:
+    """From any byte of all of them; an attempt that has not started has no output."""
+    for attempt, text in ((0, b"first\n"), (2, b"second\n"), (10, b"third\n")):
+        spool = Spool(tmp_path / str(attempt) / "0")
+        spool.write(text)
+        spool.flush()
+
+    followed = b"".join(follow_attempts(tmp_path, "0", start, lambda: True))
+
+    assert followed == b"first\nsecond\nthird\n"[start:]
+
+
+def test_a_follower_waits_for_the_first_attempt(tmp_path: Path) -> None:
+    """And for what comes later in it."""
+    ended = threading.Event()
+
+    def write() -> None:
+        time.sleep(0.2)
+        spool = Spool(tmp_path / "0/1")
+        spool.write(b"one\n")
+        time.sleep(0.2)
+        spool.write(b"two\n")
+        ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+
+    assert b"".join(follow_attempts(tmp_path, "1", 0, ended.is_set)) == b"one\ntwo\n"
+    writer.join()

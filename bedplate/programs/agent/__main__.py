@@ -26,7 +26,7 @@ from ..program import ProgramError, output, run, write_text
 from .gang import NO_LEASE, PEER_LOST
 from .member import GPUS
 from .run import END, RECORDED, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
-from .spool import follow
+from .spool import follow_attempts
 
 AGENT = "/usr/local/bin/bedplate-agent"
 # Settings that a run need not have: of several nodes, of repeats, and of arrays.
@@ -222,8 +222,9 @@ def _state_of_unit(folder: Path) -> str:
 
 
 def _follow(folder: Path, rank: str, start: int) -> int:
-    """Print the output of a rank from a byte on until the end, and what its unit says; return the exit code."""
-    given, looked = read(folder / "run.json"), [time.monotonic()]
+    """Print the output of a rank, of all attempts, from a byte on until the end; return the exit code of the run."""
+    read(folder / "run.json")
+    looked = [time.monotonic()]
 
     def is_over() -> bool:
         sys.stderr.write(unit.read())
@@ -235,7 +236,7 @@ def _follow(folder: Path, rank: str, start: int) -> int:
 
     with (folder / "unit").open("a+", errors="replace") as unit:
         unit.seek(0, os.SEEK_END if start else os.SEEK_SET)
-        for data in follow(folder / "logs" / str(given["attempt"]) / rank, start, is_over):
+        for data in follow_attempts(folder / "logs", rank, start, is_over):
             sys.stdout.buffer.write(data)
             sys.stdout.flush()
     if not (folder / END).exists():

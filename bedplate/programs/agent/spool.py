@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _NAMES = "[0-9]" * 6
 # Parts that are kept, of which the first half is never left out; parts that readers may lack after the hub has them.
 _MOST, _BEHIND = 1024, 64
 # Seconds between two stored states of a line that is not complete; its bytes at which it is stored in any case.
-_STATE, _LONGEST_LINE, _TAIL = 1.0, 1 << 16, 1 << 12
+_STATE, _LONGEST_LINE, _TAIL, _PAUSE = 1.0, 1 << 16, 1 << 12, 0.1
 
 
 class Spool:
@@ -91,7 +91,7 @@ def _shown(line: bytes) -> bytes:
     return line[max(line.rstrip(b"\r").rfind(b"\r"), 0) :]
 
 
-def follow(folder: Path, start: int, is_over: Callable[[], bool], pause: float = 0.1) -> Iterator[bytes]:
+def follow(folder: Path, start: int, is_over: Callable[[], bool], pause: float = _PAUSE) -> Iterator[bytes]:
     """Yield the output in a folder from a byte on as it comes, until it is over."""
     (number, at), was_over = divmod(start, PART), False
     while not was_over:
@@ -108,3 +108,27 @@ def follow(folder: Path, start: int, is_over: Callable[[], bool], pause: float =
                 at += len(data)
         if not was_over:
             time.sleep(pause)
+
+
+def follow_attempts(logs: Path, rank: str, start: int, is_over: Callable[[], bool]) -> Iterator[bytes]:
+    """Yield the output of a rank over all attempts, from a byte of it on, until it is over."""
+    attempt = -1
+
+    def later() -> Sequence[int]:
+        numbers = (path.parent.name for path in logs.glob(f"*/{rank}"))
+        return sorted(int(number) for number in numbers if number.isdecimal() and int(number) > attempt)
+
+    while True:
+        while not (left := later()):
+            if is_over() and not later():
+                return
+            time.sleep(_PAUSE)
+        attempt = left[0]
+        folder = logs / str(attempt) / rank
+        last = max(folder.glob(_NAMES), default=None)
+        size = int(last.name) * PART + last.stat().st_size if last else 0
+        if start and start >= size and left[1:]:
+            start -= size
+            continue
+        yield from follow(folder, start, lambda: bool(later()) or is_over())
+        start = 0

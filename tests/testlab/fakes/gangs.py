@@ -13,6 +13,17 @@ TRAINER = Path(__file__).with_name("trainer.py")
 ID = "ada-1127-brave-otter"
 
 
+def pod_variables(run: AgentRun) -> dict[str, str]:
+    """Return the variables of an agent in a pod, by what bp gives to one on a machine."""
+    work = run.folder.parent / "pod"
+    work.mkdir(exist_ok=True)
+    facts = {name: run.given.get(name.lower(), "") for name in ("HUB", "RUN", "TREE", "GPUS", "GRACE", "ADDRESS")}
+    facts |= {name: run.given.get(name.lower(), "") for name in ("RANK", "NODES", "MASTER", "PORT", "CHECKPOINTS")}
+    facts |= {"CERT": run.folder / "certificate", "TOKEN_FILE": run.folder / "token", "WORK": work / "tree"}
+    facts |= {"PACKS": ",".join(run.given["packs"]), "ARTIFACTS": ARTIFACTS, "MACHINE": run.given["machine"]}
+    return {f"BEDPLATE_{name}": str(value) for name, value in facts.items()}
+
+
 class AgentGang:
     """The agents of a run on so many nodes, each as a process. `given` is what bp gives to each."""
 
