@@ -32,7 +32,7 @@ class Week:
     client: Any
     numbers: Any = field(default_factory=count)
     since: dict[str, float] = field(default_factory=dict)
-    used: Counter[str] = field(default_factory=Counter)
+    used: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SHARES, 0.0))
     sent: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
 
@@ -72,7 +72,7 @@ def test_people_have_their_share_while_all_have_work() -> None:
             week.step()
             time.sleep(0.2)
 
-    total = week.used.total()
+    total = sum(week.used.values())
     shares = {person: week.used[person] / total for person in _SHARES}
     parts = sum(_SHARES.values())
     assert total > 20 * _RUN, "too few runs for a share"
