@@ -25,7 +25,7 @@ from bedplate.plan.fleet import (
     number_accounts,
     place_members,
 )
-from bedplate.plan.links import API_PORT
+from bedplate.plan.links import API_PORT, machine_blocks
 from bedplate.plan.mounts import MountKind
 from bedplate.plan.nodes import (
     EXPORTER_PORT,
@@ -48,6 +48,7 @@ from tests.testlab.fleets.policy import is_reachable
 from tests.testlab.fleets.random import ADA as KEY
 from tests.testlab.fleets.random import fleets
 from tests.testlab.fleets.sketch import catalog, cluster, group, laptops, sketch
+from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of, plan_of_text
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
@@ -515,3 +516,18 @@ def test_similar_types_require_recorded_images() -> None:
     plan = plan_fleet(sketch(groups=groups), record, load_catalog())
 
     assert required_images(plan, load_catalog()) == ("us-east-1/x86_64",)
+
+
+def test_machines_for_runs_of_a_place_reach_each_other() -> None:
+    """The agents and processes of one run connect to any port; the packet filter of each admits the others."""
+    plan = lab_plan()
+    nodes = [*permanent_nodes(plan), *pool_nodes(plan, plan.catalog)]
+    machines = [node for node in nodes if NodeRole.WORKBENCH in node.roles]
+
+    assert machines
+    for node in machines:
+        admitted = [rule.block for rule in node.firewall_rules if rule.protocol is None and rule.port is None]
+        place = node.name.partition(".")[2]
+        blocks = [block for _, block in machine_blocks(plan, place)]
+        assert blocks
+        assert all(any(block.subnet_of(known) for known in admitted) for block in blocks), node.name
