@@ -44,6 +44,16 @@ def strike(event: str, gang: AgentGang, chance: random.Random) -> None:
         gang.hub.is_away = False
 
 
+def end_rest(gang: AgentGang) -> None:
+    """End agents that still wait for one that was killed before it had joined, as a cluster does with their pods."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end and any(process.poll() is None for process in gang.processes):
+        time.sleep(0.05)
+    if not any(map(gang.program_of, range(len(gang.nodes)))):
+        for process in gang.processes:
+            process.kill()
+
+
 def live_through(seed: int, base: Path) -> str:
     """Live through a gang with up to three events, made again as a cluster does; return what is wrong with it."""
     chance, base, event = random.Random(seed), base / str(seed), EVENTS[seed % len(EVENTS)]  # noqa: S311  no secret
@@ -58,7 +68,15 @@ def live_through(seed: int, base: Path) -> str:
             time.sleep(chance.uniform(0.3, 3))
             if starts < 3:
                 strike(event, gang, chance)
+            if event == "agent":
+                end_rest(gang)
             codes = gang.codes()
+        # As systemd does after the first process of a unit.
+        first = gang.nodes[0]
+        first.environment |= {"SERVICE_RESULT": "signal", "EXIT_STATUS": "KILL"}
+        if hub.statuses in ([], ["RUNNING"]):
+            (first.folder / "stop.json").write_text('{"by": "a shutdown", "now": false}')
+            first.end_of(first.agent("end", "--folder", str(first.folder)))
         hub.shutdown()
         return f"{seed} {event} {wrong} {codes} {hub.tags}" if (wrong := wrong_with(gang, event, codes)) else ""
 

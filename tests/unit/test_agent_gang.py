@@ -139,6 +139,7 @@ def test_a_lost_node_ends_the_others_for_a_new_start(hub: RunHub, tmp_path: Path
     assert (hub.tags["state"], hub.statuses) == ("queued", [])
     assert hub.tags["cause"].startswith("node 2 (machine-2) was lost: attempt 1 goes on from checkpoint step-")
     assert gang.run() == [0, 0, 0]
+    assert hub.tags["restart.1"].startswith("node 2 (machine-2) was lost: attempt 1 goes on from checkpoint step-")
     assert gang.output(0, 1).endswith(f"end {final_value(3, 60)}\n")
     assert (hub.tags["attempt"], hub.tags["state"], hub.statuses) == ("1", "ended", ["FINISHED"])
 

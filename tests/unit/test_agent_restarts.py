@@ -193,6 +193,13 @@ def test_a_notice_before_the_program_counts_for_nothing() -> None:
     assert (step.action, history.stale) == (MADE_AGAIN, 0)
 
 
+def test_new_agents_know_why_the_former_ones_have_left() -> None:
+    """Their first step has the same sentence."""
+    step = decide(RAN, Cause(MACHINE, 200, "lost", "a"), frozenset({MACHINE}), [NEW], POLICY)
+
+    assert first_step(history_of(step.history.text), [NEW], POLICY).text == step.text
+
+
 def test_a_machine_that_is_blamed_twice_is_a_suspect() -> None:
     """Once is no reason."""
     history = RAN

@@ -102,6 +102,7 @@ class History:
     has_run: bool = False
     failures: int = 0
     stale: int = 0
+    cause: str = ""
     newest: str = ""
     resumed: str = ""
     first: float = 0.0
@@ -180,16 +181,17 @@ def first_step(
     action: str = AGAIN,
 ) -> Step:
     """Return the step to the next attempt, whose number the history has then: never from scratch silently."""
+    text = cause.text or history.cause
     usable = [one for one in checkpoints if one.key not in history.skipped]
     if not usable and history.has_run and not policy.is_scratch_ok:
         lacks = f"not repeated: {policy.folder} has no complete checkpoint, and --scratch-ok is not given"
-        return Step(OVER, f"{cause.text}; {lacks}", cause.code, history)
+        return Step(OVER, f"{text}; {lacks}", cause.code, history)
     name = usable[0].name if usable else ""
     source = f"from checkpoint {name}" if name else "from the beginning, as --scratch-ok allows"
     if not name and not history.has_run:
         source = "from the beginning: no program had run"
     after = replace(history, resumed=usable[0].key if usable else "")
-    return Step(action, f"{cause.text}: attempt {history.attempt + 1} goes on {source}", cause.code, after, name)
+    return Step(action, f"{text}: attempt {history.attempt + 1} goes on {source}", cause.code, after, name)
 
 
 def _counted(history: History, cause: Cause, checkpoints: Sequence[Checkpoint]) -> tuple[History, bool]:
@@ -208,6 +210,7 @@ def _counted(history: History, cause: Cause, checkpoints: Sequence[Checkpoint]) 
         blamed[cause.machine] = blamed.get(cause.machine, 0) + 1
     skipped = (*history.skipped, history.resumed) if is_suspected else tuple(history.skipped)
     history = replace(history, is_open=False, stale=stale, newest=newest, skipped=skipped, blamed=blamed)
+    history = replace(history, cause=cause.text)
     return history, is_suspected and cause.kind == PROGRAM
 
 
