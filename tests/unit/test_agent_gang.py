@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.programs.agent.links import Link
-from tests.testlab.fakes.gangs import AgentGang, final_value, pod_variables, trainer
+from bedplate.programs.agent.links import Link, connect
+from tests.testlab.fakes.gangs import ID, AgentGang, final_value, pod_variables, trainer
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import RunHub, wait_for
 
@@ -55,6 +55,32 @@ def test_no_node_starts_before_all_are_there(hub: RunHub, tmp_path: Path) -> Non
     assert not gang.output(0)
     gang.processes = [first, gang.nodes[1].agent("run", "--folder", str(gang.nodes[1].folder))]
     assert gang.codes() == [0, 0]
+
+
+def test_code_travels_once_from_the_hub(hub: RunHub, tmp_path: Path) -> None:
+    """The other nodes get it from the first, which may be in another region than the hub."""
+    gang = AgentGang(hub, tmp_path, 3, [*SHELL, "cat a"])
+    pack = gang.nodes[0].given["packs"]
+
+    assert gang.run() == [0, 0, 0]
+
+    assert hub.fetched == pack
+
+
+def test_who_has_the_token_gets_the_packs_of_the_run_only(hub: RunHub, tmp_path: Path) -> None:
+    """Not the other files of node 0. What it does not have, the hub is asked for."""
+    gang = AgentGang(hub, tmp_path, 2, [*SHELL, "echo ready; sleep 60"])
+    gang.start()
+    wait_for(lambda: "ready" in gang.output(0))
+
+    for name in ("../token", "none.pack", f"../{ID}/run.json"):
+        with closing(connect("127.0.0.1", gang.port, TOKEN, 0)) as link:
+            link.send("fetch", pack=name)
+            with pytest.raises(OSError, match="has ended"):
+                link.receive_file(tmp_path / "stolen")
+    assert not (tmp_path / "stolen").exists()
+    gang.processes[0].send_signal(signal.SIGTERM)
+    assert gang.codes() == [201, 201]
 
 
 def test_a_node_without_code_ends_the_gang_before_its_start(hub: RunHub, tmp_path: Path) -> None:

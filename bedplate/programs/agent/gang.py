@@ -64,6 +64,9 @@ class Record(Protocol):
     def free_port(self) -> int:
         """Return a port for the first rank."""
 
+    def pack(self, name: str) -> Path:
+        """Return the file of a pack of the run, once it is there. Raises OSError if it is none, or does not come."""
+
 
 _Item = tuple[int, AnyLink, Message]
 
@@ -103,6 +106,9 @@ class Coordinator:
                 link = Link(connection, self.gang.token, is_coordinator=True)
                 message = link.receive()
                 timer.cancel()
+                if message["type"] == "fetch":
+                    link.send_file(self.record.pack(message["pack"]))
+                    return
                 node = int(message["node"])
                 if message["type"] != "join" or not 0 < node < self.gang.nodes:
                     return

@@ -7,12 +7,16 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import Any, Union
 
 BEAT, LOST = 1.0, 5.0
 """Seconds between signs of life, and without one until a peer is lost."""
-_LARGEST = 1 << 20
+# Seconds for a file to begin.
+_FILE = 600.0
+_LARGEST, _PART = 1 << 20, 1 << 20
 Message = Mapping[str, Any]
 
 
@@ -51,6 +55,31 @@ class Link:
             message: Message = json.loads(data)
             if message["type"] != "beat":
                 return message
+
+    def send_file(self, path: Path) -> None:
+        """Send a file, after a message with its size. Who gets it checks the content."""
+        with path.open("rb") as file:
+            self.send("file", size=os.fstat(file.fileno()).st_size)
+            self._connection.sendfile(file)
+
+    def receive_file(self, path: Path) -> None:
+        """Wait for a file, which appears when it is complete. Raises OSError, ValueError or LookupError."""
+        # The peer may wait for it, too.
+        self._connection.settimeout(_FILE)
+        left = int(self.receive()["size"])
+        with NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
+            try:
+                while left:
+                    data = self._file.read(min(left, _PART))
+                    if not data:
+                        raise ConnectionError("the connection has ended")
+                    left -= file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(path)
+            except OSError:
+                Path(file.name).unlink()
+                raise
 
     def _line(self) -> bytes:
         line = self._file.readline(_LARGEST)

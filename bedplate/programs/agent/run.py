@@ -8,8 +8,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -19,7 +19,7 @@ from urllib.parse import quote
 from ..connection import Connection, HubError
 from ..program import write_text
 from .gang import JOIN, NO_CODE, NOTICED, PEER_LOST, Coordinator, Gang
-from .links import AnyLink, Message, connect
+from .links import AnyLink, Link, Message, connect
 from .member import Member
 from .packs import CodeError, check_out
 from .ranks import Ranks
@@ -36,9 +36,9 @@ _DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS",
 _DEFAULTS.update(dict.fromkeys(("PORT", "RESTARTS", "SCRATCH_OK", "WAIT"), ""))
 _PORT = 29_399
 # Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs; for a
-# note before an attempt, and before agents leave that are made again.
+# note before an attempt, before agents leave that are made again, and between looks for a pack.
 _PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 10.0, 5.0
-_NOTE, _LEAVE = 2.0, 10.0
+_NOTE, _LEAVE, _LOOK = 2.0, 10.0, 0.1
 # Seconds from which the hub hears of an idle program.
 _IDLE = 600.0
 # MLflow takes so many tags in one request.
@@ -88,7 +88,7 @@ class Run:
         try:
             secrets = read(self._beside / "secrets")
             self._command = (*command,)
-            message = self._take_part({**environment, **secrets}, self._prepare())
+            message = self._take_part({**environment, **secrets})
         except KeyboardInterrupt:
             cause, _ = stop_of(self._folder)
             person = self.stopped_by() if self._is_pod else ""
@@ -116,12 +116,12 @@ class Run:
         # A pod that ends by the status of a notice is made again.
         return 1 if self._is_pod and message["status"] == NOTICED else int(message["status"])
 
-    def _prepare(self) -> str:
+    def _prepare(self, connect_to_first: Callable[[float], Link]) -> str:
         """Fetch the code once, and make the folder of checkpoints; return why that fails."""
         try:
             if not (self._folder / _UNPACKED).exists():
                 shutil.rmtree(self._told["WORK"], ignore_errors=True)
-                self._fetch()
+                self._fetch(connect_to_first)
                 (self._folder / _UNPACKED).touch()
             self._checkpoints.mkdir(parents=True, exist_ok=True)
         except (CodeError, HubError) as error:
@@ -130,18 +130,18 @@ class Run:
             return f"no code, or no folder for checkpoints: {error}"
         return ""
 
-    def _take_part(self, environment: Mapping[str, str], error: str) -> Message:
+    def _take_part(self, environment: Mapping[str, str]) -> Message:
         """Be a node of the gang until its end, which is returned; on node 0 also lead it."""
         policy = Policy(int(self._told["RESTARTS"] or 0), bool(self._told["SCRATCH_OK"]), str(self._checkpoints))
         port, wait = int(self._told["PORT"] or _PORT), float(self._told["WAIT"] or "inf")
         gpus = int(self._told["GPUS"]) if self._nodes > 1 and not self._is_pod else 0
         gang = Gang(self._nodes, port, self._token(), policy, self._grace, self._seconds, bool(gpus), wait)
-        if self._node:
-            link: AnyLink = connect(self._told["MASTER"], port, gang.token, JOIN)
-        else:
+        if not self._node:
             self._coordinator = Coordinator(gang, self, self._history())
             self._coordinator.start()
-            link = self._coordinator.member
+        connect_to_first = partial(connect, self._told["MASTER"], port, gang.token)
+        error = self._prepare(connect_to_first)
+        link: AnyLink = connect_to_first(JOIN) if self._node else self._coordinator.member
         self._member = Member(link, self._folder, self._grace, gpus, self._stop_of_signal)
         start = partial(self._start_ranks, environment=environment)
         end: Message = self._member.take_part(self._node, self._machine, error, self._checkpoints, start)
@@ -188,12 +188,22 @@ class Run:
                 self._set_tags(tags, _NOTE)
         self._wake.set()
 
-    def _fetch(self) -> None:
-        """Check out the code, from packs that are kept for the person's other runs."""
+    def _fetch(self, connect_to_first: Callable[[float], Link]) -> None:
+        """Check out the code, from packs that are kept for the person's other runs.
+
+        The other nodes get them from node 0: they travel once from the hub, which may be in another region.
+        """
         cache = Path(self._told["CACHE"])
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         packs = {cache / Path(path).name: path for path in self._told["PACKS"].split(",")}
         for file, path in packs.items():
+            if self._node and not file.exists():
+                with (
+                    suppress(OSError, ValueError, LookupError, TypeError),
+                    closing(connect_to_first(_PATIENCE)) as link,
+                ):
+                    link.send("fetch", pack=file.name)
+                    link.receive_file(file)
             if not file.exists():
                 self._hub.fetch(path, file, _PATIENCE)
             os.utime(file)
@@ -205,6 +215,16 @@ class Run:
                 file.unlink()
             raise
         self._note_time("unpacked")
+
+    def pack(self, name: str) -> Path:
+        """Return the file of a pack of this run, once it is there. Raises OSError if it is none, or does not come."""
+        file, end = Path(self._told["CACHE"], name), time.monotonic() + _PATIENCE
+        is_own = name in {Path(path).name for path in self._told["PACKS"].split(",")}
+        while is_own and time.monotonic() < end:
+            if file.exists():
+                return file
+            time.sleep(_LOOK)
+        raise FileNotFoundError(name)
 
     def _note_time(self, name: str) -> None:
         key = f"times.{self._node}"

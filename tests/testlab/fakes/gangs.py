@@ -30,7 +30,7 @@ class AgentGang:
     def __init__(self, hub: RunHub, folder: Path, nodes: int, command: Sequence[str], **given: object) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        self.hub, self.checkpoints = hub, folder / "checkpoints"
+        self.hub, self.checkpoints, self.port = hub, folder / "checkpoints", port
         shared = {"nodes": nodes, "master": "127.0.0.1", "port": port, "checkpoints": str(self.checkpoints)}
         self.nodes = [
             AgentRun(hub, folder / f"node-{node}" / ID, {"a": b""}, [*command], **{**shared, "rank": node, **given})

@@ -30,6 +30,7 @@ class RunHub(FakeHub):
         self.tags: dict[str, str] = {}
         self.statuses: list[str] = []
         self.files: dict[str, bytes] = {}
+        self.fetched: list[str] = []
         self.refusal = self.first_refusals = self.ends = 0
         self.seconds_of_put, self.stop = 0.0, ""
         super().__init__(folder, address=address, listener=listener)
@@ -47,6 +48,7 @@ class RunHub(FakeHub):
             time.sleep(self.seconds_of_put)
             self.files[name] = body
         elif name != path:
+            self.fetched.append(name)
             answer = (200, {}, self.files[name]) if name in self.files else (404, {}, b"{}")
         elif path == f"{_API}log-batch":
             self.tags |= {tag["key"].removeprefix("bedplate."): tag["value"] for tag in json.loads(body)["tags"]}
