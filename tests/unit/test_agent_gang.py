@@ -242,6 +242,22 @@ def test_a_program_that_opens_its_checkpoint_goes_on(way: str, hub: RunHub, tmp_
     assert gang.run() == [0]
 
 
+LATE = """
+cd "$BEDPLATE_CHECKPOINTS"
+if [ $BEDPLATE_ATTEMPT = 0 ]; then echo x >one; sleep 2; echo x >two; kill -9 $$; fi
+sleep 4; cat "$BEDPLATE_RESUME"
+"""
+
+
+def test_a_checkpoint_of_the_last_moment_is_not_one_of_the_next_attempt(hub: RunHub, tmp_path: Path) -> None:
+    """A program that takes its time to open it, such as for its imports, is not stopped for it."""
+    gang = AgentGang(hub, tmp_path, 1, [*SHELL, LATE])
+
+    assert gang.run() == [0]
+
+    assert hub.tags["restart.1"].endswith("goes on from checkpoint two")
+
+
 @pytest.mark.nightly
 def test_a_time_limit_counts_all_attempts(hub: RunHub, tmp_path: Path) -> None:
     """Not each of them."""

@@ -271,7 +271,9 @@ class _Attempt:
         self._lead, self._gang, self._resume = coordinator, coordinator.gang, step.resume
         self._left, self._starting = (set(range(self._gang.nodes)) for _ in range(2))
         self._ends, self._events, self._failed = list[Cause](), list[Cause](), dict[int, tuple[float, float]]()
-        self._began, self._deadline, self._known = float("inf"), float("inf"), coordinator.history.newest
+        self._began = self._deadline = float("inf")
+        # Of the newest checkpoint: the last look may be older than the end of the former attempt.
+        self._known = int(coordinator.history.newest.partition("/")[0] or 0)
         # An attempt that begins from the beginning has nothing to open.
         is_checked = step.resume and coordinator.history.attempt and not self._gang.policy.is_scratch_ok
         self._ignored_at = float("inf") if is_checked else None
@@ -345,8 +347,8 @@ class _Attempt:
             for node in self._left & self._lead.links.keys():
                 self._lead.links[node].close()
         history, newest = self._lead.history, next(iter(self._lead.checkpoints), None)
-        if newest and newest.key != self._known:
-            self._known, first = newest.key, history.first or max(now - self._began, BEAT)
+        if newest and newest.stamp > self._known:
+            self._known, first = newest.stamp, history.first or max(now - self._began, BEAT)
             self._lead.history = replace(history, first=first)
             self._lead.record.note({"checkpoint": newest.name})
             # The message of the one that has opened it may be on its way.
