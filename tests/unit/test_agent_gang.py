@@ -271,6 +271,47 @@ def test_a_time_limit_counts_all_attempts(hub: RunHub, tmp_path: Path) -> None:
     assert (hub.tags["cause"], hub.statuses) == ("stopped: its time was over", ["KILLED"])
 
 
+def test_a_program_has_run_before_it_runs(hub: RunHub, tmp_path: Path) -> None:
+    """So that a successor of an agent that is killed at this moment does not begin from scratch."""
+    gang = AgentGang(hub, tmp_path, 1, [*SHELL, "cat ../history.json"])
+
+    assert gang.run() == [0]
+
+    assert '"has_run": true' in gang.output(0)
+
+
+@pytest.mark.nightly
+def test_time_counts_also_if_the_agent_is_killed(hub: RunHub, tmp_path: Path) -> None:
+    """At least until the newest checkpoint, without which a run does not go on."""
+    script = "[ $BEDPLATE_RESUME ] || { sleep 2; echo x >$BEDPLATE_CHECKPOINTS/one; }; cat $BEDPLATE_RESUME; sleep 60"
+    gang = AgentGang(hub, tmp_path, 1, [*SHELL, script], **{"for": 4})
+    gang.start()
+    wait_for(lambda: "checkpoint" in hub.tags)
+    program = gang.program_of(0)
+    gang.processes[0].kill()
+    os.kill(program, signal.SIGKILL)
+    gang.codes()
+    start = time.monotonic()
+
+    assert gang.run() == [201]
+
+    assert (hub.tags["cause"], hub.tags["attempt"]) == ("stopped: its time was over", "1")
+    assert time.monotonic() - start < 3.5
+
+
+def test_a_history_that_somebody_has_changed_ends_the_run(hub: RunHub, tmp_path: Path) -> None:
+    """All nodes end with a sentence: none waits for a coordinator that has failed."""
+    hub.tags["history"] = '{"attempt": 0, "has_run": true, "newest": "x/one"}'
+    gang = AgentGang(hub, tmp_path, 2, trainer(1, 0))
+    gang.checkpoints.mkdir()
+    (gang.checkpoints / "one").write_text("1")
+
+    assert gang.run() == [1, 1]
+
+    assert hub.tags["cause"].startswith("the agent of node 0 has failed: ValueError")
+    assert hub.statuses == ["FAILED"]
+
+
 def test_the_hub_can_stop_a_run(hub: RunHub, tmp_path: Path) -> None:
     """At the next report, with its reason."""
     gang = AgentGang(hub, tmp_path, 2, [*SHELL, "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done"])
@@ -493,6 +534,27 @@ def test_a_silent_peer_is_lost(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> N
 def is_reached(stranger: socket.socket, port: int) -> bool:
     """Connect to a port of this machine; return whether that succeeds."""
     return not stranger.connect_ex(("127.0.0.1", port))
+
+
+def test_a_stranger_who_sends_a_byte_now_and_then_is_cut_off(hub: RunHub, tmp_path: Path) -> None:
+    """Nobody keeps a thread of the agent without the token."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(1, 0))
+    gang.nodes[0].before = "from bedplate.programs.agent import gang; gang.LOST = 0.5"
+    gang.nodes[0].prepare()
+    process = gang.nodes[0].agent("run", "--folder", str(gang.nodes[0].folder))
+    with socket.socket() as stranger:
+        wait_for(partial(is_reached, stranger, gang.port))
+        stranger.settimeout(0.1)
+        stranger.recv(4096)
+        end, is_open = time.monotonic() + 3, True
+        while is_open and time.monotonic() < end:
+            with suppress(TimeoutError):
+                stranger.sendall(b"0")
+                is_open = bool(stranger.recv(4096))
+    process.send_signal(signal.SIGTERM)
+    gang.nodes[0].end_of(process)
+
+    assert not is_open
 
 
 @pytest.mark.nightly

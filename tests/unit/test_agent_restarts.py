@@ -219,6 +219,21 @@ def test_a_history_is_a_text() -> None:
         history_of('{"a": 1}')
 
 
+def test_a_history_of_many_lost_machines_is_no_longer_than_a_tag() -> None:
+    """A tag that is cut off would end the run. Machines that were blamed once are left out first, then the oldest."""
+    blamed = {"worst": 2, **{f"ip-10-0-0-{number}.us-east-2.compute.internal": 1 for number in range(300)}}
+    skipped = [f"{number:019}/step-{number}" for number in range(20)]
+    history = replace(RAN, blamed=blamed, skipped=skipped, cause="c" * 9_000)
+
+    kept = history_of(history.text)
+
+    assert len(history.text) <= 5_000
+    assert {"worst", "ip-10-0-0-299.us-east-2.compute.internal"} <= kept.blamed.keys()
+    assert (kept.skipped, kept.attempt, kept.has_run) == (skipped, 0, True)
+    long = replace(history, skipped=[f"{number}/{'é' * 127}" for number in range(20)])
+    assert history_of(long.text).skipped == long.skipped[-len(history_of(long.text).skipped) :]
+
+
 def test_a_thousand_random_lives_end_and_none_repeats_for_ever() -> None:
     """Whatever happens: numbers of failures are kept, no start from scratch, an end after three without progress."""
     chance = random.Random(7)  # noqa: S311  no secret

@@ -12,7 +12,7 @@ from threading import Thread, Timer
 from typing import NamedTuple, Protocol
 
 from .checkpoints import complete
-from .links import BEAT, LOST, AnyLink, Link, Local, Message
+from .links import BEAT, LOST, AnyLink, Link, Local, Message, cut
 from .ranks import AFTER_FAILURE
 from .restarts import (
     AGAIN,
@@ -99,7 +99,7 @@ class Coordinator:
 
     def _serve(self, connection: socket.socket) -> None:
         """Pass on the messages of a node. Whoever has not joined in time was none."""
-        timer = Timer(LOST, connection.close)
+        timer = Timer(LOST, cut, (connection,))
         try:
             with connection:
                 timer.start()
@@ -136,7 +136,20 @@ class Coordinator:
             time.sleep(BEAT)
 
     def _lead(self) -> None:
-        """Lead attempts to the end of the run, or of these agents."""
+        """Lead the run to its end, or to that of these agents. Without an end from here all would wait for ever."""
+        try:
+            end = self._lead_attempts()
+        except Exception as error:  # noqa: BLE001  such as of a history in the record, which colleagues can write
+            cause = f"the agent of node 0 has failed: {error!r}"
+            self._gather(_END)
+            self.send("stop", cause=cause, grace=self.gang.grace)
+            end = {"is_over": True, "code": 1, "status": 1, "cause": cause, "is_stopped": False}
+        self.send("end", **end)
+        while len(self.links) > 1:
+            self.next(BEAT)
+
+    def _lead_attempts(self) -> Message:
+        """Return how the attempts end."""
         step, kinds, wait = self._first_step(), frozenset[str](), JOIN
         if step.action == OVER:
             self._gather(_END)
@@ -153,9 +166,7 @@ class Coordinator:
         code = step.code if step.action == OVER else NOTICED if NOTICE in kinds else PEER_LOST
         is_over = step.action == OVER
         facts = {"code": code, "status": step.status, "cause": step.text, "is_stopped": step.is_stopped}
-        self.send("end", is_over=is_over, **facts)
-        while len(self.links) > 1:
-            self.next(BEAT)
+        return {"is_over": is_over, **facts}
 
     def wait_for_others(self, seconds: float) -> None:
         """Wait until the other nodes have left: they have something for the hub, too."""
@@ -175,7 +186,9 @@ class Coordinator:
     def _live(self, step: Step) -> tuple[Cause, frozenset[str]]:
         """Live through an attempt; return its cause, and the kinds of all that has happened."""
         self.history = replace(self.history, is_open=True)
-        tags = {"state": "running", "attempt": str(self.history.attempt), "history": self.history.text}
+        # Who is killed from here on leaves a program that may have run.
+        history = replace(self.history, has_run=True).text
+        tags = {"state": "running", "attempt": str(self.history.attempt), "history": history}
         if self.history.attempt:
             tags[f"restart.{self.history.attempt}"] = step.text
         self.record.note(tags)
@@ -311,9 +324,7 @@ class _Attempt:
 
     def _start(self, node: int, now: float) -> None:
         self._starting.discard(node)
-        if not self._lead.history.has_run:
-            self._lead.history = replace(self._lead.history, has_run=True)
-            self._lead.record.note({"history": self._lead.history.text})
+        self._lead.history = replace(self._lead.history, has_run=True)
         if not self._starting:
             self._began = now
             if self._ignored_at:
@@ -348,9 +359,11 @@ class _Attempt:
                 self._lead.links[node].close()
         history, newest = self._lead.history, next(iter(self._lead.checkpoints), None)
         if newest and newest.stamp > self._known:
-            self._known, first = newest.stamp, history.first or max(now - self._began, BEAT)
-            self._lead.history = replace(history, first=first)
-            self._lead.record.note({"checkpoint": newest.name})
+            self._known, used = newest.stamp, max(now - self._began, 0.0)
+            self._lead.history = history = replace(history, first=history.first or max(used, BEAT))
+            # A killed agent counts nothing any more.
+            kept = replace(history, used=history.used + used, has_run=True).text
+            self._lead.record.note({"checkpoint": newest.name, "history": kept})
             # The message of the one that has opened it may be on its way.
             self._ignored_at = self._ignored_at and min(self._ignored_at, now + 2 * BEAT)
         if now - self._began + history.used > self._gang.seconds:

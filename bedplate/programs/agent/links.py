@@ -92,10 +92,15 @@ class Link:
 
     def close(self) -> None:
         """End the connection, also for a thread that waits for a message."""
-        with suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+        cut(self._connection)
         self._file.close()
         self._connection.close()
+
+
+def cut(connection: socket.socket) -> None:
+    """End a connection that a thread may wait for: `close` alone does nothing while there is a file of it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class Local:

@@ -16,6 +16,8 @@ _STOPPED, _OWN = frozenset({201, 205}), range(200, 206)
 # peers, and in which one end may be the effect of another.
 _LATE, _KILL_FIRST, _EFFECT = 2.0, 1.0, 5.0
 _MOST_STALE = 3
+# Characters that a tag of MLflow has at most, and of a cause among them.
+_LONGEST, _LONGEST_CAUSE = 5_000, 300
 # What gloo, NCCL, MPI and Python print when a peer, or the network to it, has failed.
 _PEER_ERRORS = tuple(
     text.encode()
@@ -112,8 +114,15 @@ class History:
 
     @property
     def text(self) -> str:
-        """The text from which `history_of` makes it again."""
-        return json.dumps(asdict(self))
+        """The text from which `history_of` makes it again, no longer than a tag: of lists the least is left out."""
+        blamed, skipped = dict(self.blamed), [*self.skipped]
+        facts = {**asdict(self), "cause": self.cause[:_LONGEST_CAUSE], "blamed": blamed, "skipped": skipped}
+        while len(text := json.dumps(facts)) > _LONGEST and (blamed or skipped):
+            if blamed:
+                del blamed[min(blamed, key=lambda machine: blamed[machine])]
+            else:
+                del skipped[0]
+        return text
 
 
 def history_of(text: str) -> History:
