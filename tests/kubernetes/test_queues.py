@@ -364,7 +364,21 @@ def _labelled(**labels: str) -> Document:
     return {**run, "metadata": {**run["metadata"], "labels": {f"kueue.x-k8s.io/{k}": v for k, v in labels.items()}}}
 
 
+def _cron_job(**labels: str) -> Document:
+    """Return a CronJob whose Jobs have 64 GPUs and an hour; its controller, not its person, creates them."""
+    job = job_set("x", "grace", nodes=8, job=_HOUR)["spec"]["replicatedJobs"][0]["template"]["spec"]
+    spec = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"metadata": {"labels": labels}, "spec": job}}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "x"}, "spec": spec}
+
+
 _HOUR = {"activeDeadlineSeconds": 3600}
+_SIDECAR = {
+    "name": "s",
+    "image": "none",
+    "restartPolicy": "Always",
+    "securityContext": {"capabilities": {"drop": ["ALL"]}},
+    "resources": {"limits": {_GPU: "8"}},
+}
 _BY_QUEUE = "GPUs are shared by the queue: use `bp run`"
 _REFUSED: dict[str, tuple[Document, str]] = {
     "pod": (_template("Pod"), _BY_QUEUE),
@@ -389,6 +403,16 @@ _REFUSED: dict[str, tuple[Document, str]] = {
         job_set("x", "grace", gpus=1, priority="interactive", pod={"activeDeadlineSeconds": 99999}),
         "4 hours",
     ),
+    "interactive with GPUs of sidecars": (
+        job_set("x", "grace", nodes=8, gpus=1, priority="interactive", job=_HOUR, pod={"initContainers": [_SIDECAR]}),
+        "at most 8 GPUs",
+    ),
+    "interactive by a CronJob": (_cron_job(**{"kueue.x-k8s.io/priority-class": "interactive"}), "at most 8 GPUs"),
+    "own Workload by a CronJob": (
+        _cron_job(**{"kueue.x-k8s.io/prebuilt-workload-name": "y"}),
+        "prebuilt-workload-name",
+    ),
+    "more pods than a namespace has": (job_set("x", "grace", nodes=501), "at most 500 pods"),
     "Workload": (
         {
             "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -440,6 +464,26 @@ def test_people_start_no_waiting_run(queues: Queues, grace: Callable[..., str]) 
     assert "forbidden" in grace("patch", "localqueue/default", "--type=merge", weight)
     late = '-p={"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "interactive"}}}'
     assert "4 hours" in grace("patch", "jobset/wait", "--type=merge", late)
+
+
+def test_an_admitted_run_gets_no_more_pods(queues: Queues, grace: Callable[..., str]) -> None:
+    """Kueue has counted the pods of a JobSet, and looks at none of its Jobs."""
+    machines(queues, 2)
+    send(queues, "one")
+    assert wait_until(lambda: running(queues, "one") == 1, 30)
+
+    more = '-p={"spec": {"parallelism": 2, "completions": 2}}'
+
+    assert "its JobSet says how many pods it has" in grace("patch", "job/one-n-0", "--type=merge", more)
+    assert "annotated" in grace("annotate", "job/one-n-0", "a=b")
+
+
+def test_cron_jobs_are_paused_and_go_on(grace: Callable[..., str]) -> None:
+    """`suspend` of a CronJob is its person's; its Jobs wait in the queue."""
+    assert "created" in grace("create", "-f", "-", text=json.dumps(_cron_job()))
+
+    assert "patched" in grace("patch", "cronjob/x", "--type=merge", '-p={"spec": {"suspend": false}}')
+    assert "deleted" in grace("delete", "cronjob/x")
 
 
 def test_people_run_and_stop_their_own(queues: Queues, grace: Callable[..., str]) -> None:
