@@ -125,12 +125,16 @@ class LiveCluster:
         for namespace in sorted(held):
             items, _ = self.client.objects(JOB_SET, namespace=namespace)
             for name, is_started in followers(items):
-                with suppress(Missing):
+                done = f"{'starts' if is_started else 'is deleted'}: the run before it has ended"
+                try:
                     if is_started:
                         self.client.patch(JOB_SET, name, {"metadata": {"labels": {QUEUE_NAME: NORMAL}}}, namespace)
                     else:
                         self.client.delete(JOB_SET, name, namespace)
-                yield f"{namespace}/{name} {'starts' if is_started else 'is deleted'}: the run before it has ended"
+                except BedplateError as error:
+                    # It keeps back no run of others.
+                    done = f"is tried again: {error.what}"
+                yield f"{namespace}/{name} {done}"
 
     def state(self) -> str:
         """Return the memory for a successor: when the last pods of nodes ended."""

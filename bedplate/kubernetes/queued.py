@@ -24,6 +24,8 @@ AFTER = "bedplate/after"
 RUN = "bedplate/run"
 _SET = "jobset.sigs.k8s.io/replicatedjob-name"
 _JOB = "batch.kubernetes.io/job-name"
+# Pods at once, by the quota of a namespace: what one person cannot have costs nobody's controller memory and time.
+_MOST = 500
 # Why Kueue never admits work, however many nodes there are. The first is that of 0.19 by default, for several others.
 _REFUSALS = frozenset(("Inadmissible", "Misconfigured", "NoMatchingFlavor", "ExceedsMaxQuota", "Suspended", "OnHold"))
 
@@ -31,16 +33,20 @@ _REFUSALS = frozenset(("Inadmissible", "Misconfigured", "NoMatchingFlavor", "Exc
 def queued_pods(workloads: Iterable[Object], pods: Iterable[Pod]) -> Iterator[tuple[Pod, str]]:
     """Yield the pods that work lacks, and why Kueue never admits it, which is empty for most.
 
-    Work in the queue `held`, and what has ended or is being deleted, lacks none.
+    Work in the queue `held`, and what has ended or is being deleted, lacks none. In a namespace, the oldest is first.
     """
-    present = Counter(key for pod in pods if _is_counted(pod) for key in _keys(pod))
-    for workload in workloads:
+    present, asked = Counter(key for pod in pods if _is_counted(pod) for key in _keys(pod)), Counter[str]()
+    for workload in sorted(workloads, key=lambda item: str(item["metadata"].get("creationTimestamp"))):
         meta, spec, status = workload["metadata"], workload["spec"], workload.get("status") or {}
         states = {item["type"]: item for item in status.get("conditions") or ()}
         is_over = meta.get("deletionTimestamp") or states.get("Finished", {}).get("status") == "True"
         owners = [owner for owner in meta.get("ownerReferences") or () if owner["kind"] in {"JobSet", "Job"}]
         if is_over or not owners or spec.get("active") is False or spec.get("queueName") == HELD:
             continue
+        size = sum(part.get("count", 1) for part in spec["podSets"])
+        if asked[meta["namespace"]] + size > _MOST:
+            continue
+        asked[meta["namespace"]] += size
         reserved = states.get("QuotaReserved", {})
         message = str(reserved.get("message", "")) if reserved.get("status") == "False" else ""
         refusal = f"its queue does not admit it: {message}" if message and reserved["reason"] in _REFUSALS else ""

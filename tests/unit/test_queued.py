@@ -1,5 +1,6 @@
 """Queued work: what its Workloads add to an observation, why it waits, and runs that follow others."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -153,6 +154,17 @@ def test_work_that_is_never_admitted_starts_no_machine(reason: str) -> None:
 
     assert not decision.actions
     assert {one.reason for one in decision.unplaced} == {"its queue does not admit it: LocalQueue x doesn't exist"}
+
+
+def test_one_person_asks_for_no_more_pods_than_may_run() -> None:
+    """A count of a billion neither fills the memory of the controller nor keeps the work of others back."""
+    endless, many = workload("endless", 10**9), [workload(f"run-{number}", 1) for number in range(600)]
+    other = workload("other")
+    other["metadata"]["namespace"] = "grace"
+
+    seen = observe([endless, *many, other]).pods
+
+    assert Counter(pod.id.partition("/")[0] for pod in seen) == {"lab": 500, "grace": 2}
 
 
 def test_what_the_planner_cannot_compare_starts_no_machine() -> None:
