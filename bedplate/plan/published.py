@@ -6,6 +6,7 @@ A hub in a region adds what EC2 knows (`bedplate.machine.fleet`); one at a site 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bedplate.plan.capacity import worker_capacity
 from bedplate.plan.fleet import FleetPlan, MachinePlan, cached_on_plan
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.registration import EFA, machine_registration, pool_registration
@@ -32,6 +33,8 @@ def fleet_document(plan: FleetPlan) -> Mapping[str, Any]:
         "idle": _idle(plan),
         "notify": sorted(plan.hub.messages.get("people", ())) if plan.hub else [],
         "checkpoints": _checkpoints(plan),
+        # The capacity controller starts runs that follow others.
+        "after": worker_capacity(plan) is not None,
         "sources": {},
         "groups": groups,
         "types": {name: _hardware(plan, name) for pool in plan.pools for name in pool.types},

@@ -218,6 +218,29 @@ def test_a_run_starts_after_another(laptop: Laptop, record: Record, api: FakeHub
     assert created(api)["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default"
 
 
+def test_a_run_that_nothing_would_start_is_refused(laptop: Laptop, record: Record) -> None:
+    """The capacity controller starts followers, and a fleet without groups of instances for the cluster has none."""
+    record.hub.answer("/fleet.json", {**_STORES, "after": False})
+
+    done = laptop.bp("run", "-d", "--image", IMAGE, "--group", "batch", "--after", "ada-1127-x", "--", "true")
+
+    assert (done.returncode, "leave --after out" in done.stderr) == (242, True), done.stderr
+
+
+@pytest.mark.parametrize(("status", "text"), [(403, '{"message": "exceeded quota"}'), (200, "<html>")])
+def test_a_run_without_its_secret_leaves_no_jobset(
+    laptop: Laptop, record: Record, api: FakeHub, status: int, text: str
+) -> None:
+    """Its pods would hold machines and wait for ever: the quota has refused the Secret, or the answer was lost."""
+    api.answers["/api/v1/namespaces/ada/secrets"] = (status, {}, text.encode())
+
+    done = laptop.bp("run", "-d", "--image", IMAGE, "--group", "batch", "--", "true")
+
+    assert done.returncode != 0
+    assert any(line.startswith("DELETE") and "/jobsets/" in line for line, _, _ in api.requests), done.stderr
+    assert record.tags["cause"].startswith("it did not start")
+
+
 def test_a_cluster_without_queue_is_said(laptop: Laptop, record: Record, api: FakeHub) -> None:
     """With what the operator has to add; the record has an end."""
     del api.answers["/apis/jobset.x-k8s.io/v1alpha2/namespaces/ada/jobsets"]

@@ -52,22 +52,19 @@ class Api(Connection):
         return items
 
     def start(self, jobset: Object, secret: Callable[[str], Object]) -> None:
-        """Create a JobSet, then its Secret, for which its pods wait; what exists of a run stays as it is."""
+        """Create a JobSet, then its Secret, for which its pods wait; what exists of a run stays as it is.
+
+        After a failure or Ctrl-C the JobSet is deleted: its pods would hold their machines, and wait for ever.
+        """
         try:
             created = self._create(self._jobsets, jobset)
-        except BpError as error:
-            if error.status != _NOT_FOUND:
-                raise
-            raise BpError(
-                "the cluster has no queue for runs", "ask your operator: `jobs` of the fleet adds it"
-            ) from None
-        try:
             self._create(self._secrets, secret(created["metadata"]["uid"]))
-        except BpError as error:
-            # What was refused is not there, and pods would wait for it for ever.
-            if error.status:
-                with suppress(BpError):
-                    self._delete(f"{self._jobsets}/{jobset['metadata']['name']}")
+        except BaseException as error:
+            if getattr(error, "status", 0) == _NOT_FOUND:
+                raise no_queue() from None
+            # Also if the answer was lost: then it may be there.
+            with suppress(BpError):
+                self._delete(f"{self._jobsets}/{jobset['metadata']['name']}")
             raise
 
     def _create(self, path: str, item: Object) -> Any:  # noqa: ANN401  an object of the API
@@ -157,6 +154,11 @@ class Api(Connection):
                 time_of_line, _, text = line.partition(b" ")
                 if time_of_line.decode() > since:
                     yield time_of_line.decode(), text
+
+
+def no_queue() -> BpError:
+    """Return the exception of a cluster without Kueue and JobSet."""
+    return BpError("the cluster has no queue for runs", "ask your operator: `jobs` of the fleet adds it")
 
 
 def container_of(pod: Object) -> Object:

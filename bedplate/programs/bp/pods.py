@@ -62,7 +62,10 @@ class JobSet:
         """Start a run, print its output until it ends, and return the exit code; 0 at once if nobody follows it."""
         api, run, record = self._api, str(document["id"]), Record(self._hub, document["run"])
         jobset = jobset_of(document, self._where, api.cluster, api.claims(self._where.facts["site"]))
-        api.start(jobset, lambda uid: secret_of(document, self._agent, uid))
+        try:
+            api.start(jobset, lambda uid: secret_of(document, self._agent, uid))
+        except KeyboardInterrupt:
+            raise BpError("Ctrl-C before the cluster had all of it", "start it again") from None
         try:
             return follow(api, run, write, say, record) if self._is_followed else 0
         except NotRunningError as error:
@@ -148,7 +151,9 @@ def _reason(api: Api, jobset: Object, pod: Object, *, is_asked: bool) -> str:
     if pod or not jobset:
         return wait_reason(pod) if pod else ""
     if jobset["spec"].get("suspend"):
-        return " ".join(f"{line.rstrip('.')}." for line in waiting_lines(api, jobset["metadata"]["name"]))
+        # It may leave the queue while it is read, and the next look says where it is.
+        with suppress(BpError):
+            return " ".join(f"{line.rstrip('.')}." for line in waiting_lines(api, jobset["metadata"]["name"]))
     return api.reason(jobset) if is_asked else ""
 
 

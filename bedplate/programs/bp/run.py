@@ -196,6 +196,9 @@ def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], 
         option = "--after" if options.after else "--priority"
         what = f"{option} is for the cluster, and {place.name} is a machine for SSH"
         raise BpError(what, f"select a --group of the cluster, or leave {option} out", WRONG)
+    if options.after and not fleet.get("after", True):
+        what = "nothing starts a run after another one here: the cluster of this fleet has no group of instances"
+        raise BpError(what, "leave --after out, and start it later", WRONG)
     mount = checkpoint_mount(fleet, place)
     if nodes > 1 and not mount and not document["scratch_ok"]:
         what = f"{place.group or place.name} has no shared store for checkpoints of several nodes"
