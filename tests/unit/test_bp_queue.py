@@ -134,6 +134,27 @@ def test_no_waiting_run_is_said(laptop: Laptop, hub: FakeHub) -> None:
     assert laptop.bp("queue").stdout.splitlines()[0] == "No run waits in the cluster."
 
 
+def test_a_cluster_without_queue_is_said(laptop: Laptop, hub: FakeHub) -> None:
+    """The operator knows the key that adds it."""
+    del hub.answers[JOBSETS], hub.answers[LINE]
+
+    done = laptop.bp("queue")
+
+    assert done.returncode != 0
+    assert "no queue for runs\n  fix  ask your operator: `jobs`" in done.stderr, done.stderr
+
+
+def test_a_run_without_a_place_has_kueues_words(hub: FakeHub) -> None:
+    """Kueue waits before it puts a run back whose pods did not get ready; what is held by hand says that."""
+    hub.answer(OWN_LINE, {"items": []})
+    hub.answer(WORKLOADS, {"items": [workload("pods were not ready")]})
+    hub.answer(f"{JOBSETS}/kept", jobset("kept", queue="held"))
+
+    with closing(Api(Cluster(**hub.cluster_of("ada")))) as api:  # type: ignore[arg-type]
+        assert waiting_lines(api, "soon")[-1] == "pods were not ready"
+        assert waiting_lines(api, "kept") == ["It is held until its label kueue.x-k8s.io/queue-name is `default`."]
+
+
 def test_a_fleet_without_a_cluster_has_no_queue(laptop: Laptop) -> None:
     """Its machines have lines, which `bp gpus` shows."""
     laptop.set(cluster={})

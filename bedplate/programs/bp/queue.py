@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from .cluster import Api, api_of
+from .cluster import Api, api_of, no_queue
 from .hub import BpError, Hub
 from .records import moment, table
 
@@ -31,7 +31,10 @@ def read_queue(hub: Hub, count: int, *, is_all: bool) -> Object:
         line, unknown = _line(api, "clusterqueues/fleet")
         # Kueue has no place for what is held. One list of all runs takes seconds if there are hundreds.
         query = "" if unknown else f"?labelSelector={_QUEUE}=held"
-        others = [item for item in api.call(_JOBSETS.format(own) + query)["items"] if _is_waiting(item)]
+        try:
+            others = [item for item in api.call(_JOBSETS.format(own) + query)["items"] if _is_waiting(item)]
+        except BpError as error:
+            raise no_queue() if error.status == _ABSENT else error from None
         entries = [entry for (namespace, _), entry in line.items() if is_all or namespace == own]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = pool.map(partial(_find, api), entries[:count])
@@ -48,6 +51,10 @@ def waiting_lines(api: Api, name: str) -> Sequence[str]:
         return []
     entry = _line(api, f"namespaces/{own}/localqueues/{item['metadata']['labels'][_QUEUE]}")[0].get((own, name))
     said = _message(api, entry) if entry else ""
+    if not entry and item["metadata"]["labels"][_QUEUE] != "held":
+        # Kueue has words for what has no place, too, such as a run whose pods did not get ready.
+        query = f"?labelSelector=kueue.x-k8s.io/job-uid={item['metadata']['uid']}"
+        said = " ".join(map(_said, api.call(_WORKLOADS.format(own) + query)["items"]))
     run = _run(item, entry, said)
     place = f"place {run['place']} in the line, with priority {run['priority']}" if entry else ""
     # The planner knows of machines, the queue of its quota.
@@ -104,7 +111,11 @@ def _find(api: Api, entry: Object) -> "Object | None":
 
 def _message(api: Api, entry: Object) -> str:
     """Return why Kueue does not admit the work of an entry, in its words; empty before it has looked."""
-    workload = api.call(f"{_WORKLOADS.format(entry['metadata']['namespace'])}/{entry['metadata']['name']}")
+    return _said(api.call(f"{_WORKLOADS.format(entry['metadata']['namespace'])}/{entry['metadata']['name']}"))
+
+
+def _said(workload: Object) -> str:
+    """Return why Kueue does not admit a Workload; empty before it has looked."""
     conditions = {item["type"]: item for item in workload.get("status", {}).get("conditions", ())}
     reserved = conditions.get("QuotaReserved", {})
     return str(reserved.get("message", "")) if reserved.get("status") == "False" else ""
@@ -121,8 +132,9 @@ def _run(item: Object, entry: "Object | None", said: str = "") -> Object:
         nodes, gpus = nodes + count, gpus + count * sum(int(limit.get(_GPUS, 0)) for limit in limits)
     former, _, wish = notes.get(_AFTER, "").partition(":")
     why = notes.get(_WAITS) or said or "Its queue has not looked at it yet."
-    if labels[_QUEUE] == "held" and former:
-        why = f"It starts when {former} has ended{' well' if wish == 'ok' else ''}."
+    if labels[_QUEUE] == "held":
+        by_hand = f"It is held until its label {_QUEUE} is `default`."
+        why = f"It starts when {former} has ended{' well' if wish == 'ok' else ''}." if former else by_hand
     return _facts(meta, entry, labels.get(_RUN, meta["name"]), labels.get(_PRIORITY, "normal"), gpus, nodes, why)
 
 
