@@ -3,18 +3,21 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from bedplate.programs.bp import pods
+from bedplate.programs.bp.cluster import Api
 from bedplate.programs.bp.hub import BpError
 from bedplate.programs.bp.jobset import Cluster, jobset_of, name_of, secret_of
 from bedplate.programs.bp.places import Place
 from bedplate.programs.bp.pods import NotRunningError, Record, exit_code, follow, wait_reason
+from tests.testlab.fakes.laptop import FakeHub
 
 if TYPE_CHECKING:
-    from bedplate.programs.bp.cluster import Api
+    from pathlib import Path
 
 CLUSTER = Cluster("https://api.lab.internal:6443", "PEM", "a-b", 20001, (20001, 30001), "true")
 PODS_OF_GROUP = Place(
@@ -365,3 +368,18 @@ def test_a_jobset_that_is_gone_has_an_end(followed: Followed) -> None:
     with pytest.raises(NotRunningError, match="its JobSet was deleted"):
         followed(_Cluster((GOES_ON, running), *gone), record)
     assert record.causes == ["its JobSet was deleted"]
+
+
+def test_ctrl_c_before_the_secret_leaves_no_jobset(tmp_path: "Path") -> None:
+    """The pods of such a run would hold their machines, and wait for the Secret for ever."""
+    path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ada/jobsets"
+
+    def interrupt(_: str) -> Mapping[str, Any]:
+        raise KeyboardInterrupt
+
+    with FakeHub(tmp_path, "localhost") as hub, closing(Api(Cluster(**hub.cluster_of("ada")))) as api:  # type: ignore[arg-type]
+        hub.answer(path, {"metadata": {"uid": "1"}})
+        with pytest.raises(KeyboardInterrupt):
+            api.start(_jobset({}), interrupt)
+
+        assert hub.requests[-1][0] == f"DELETE {path}/a-b-1127-brave-otter"
