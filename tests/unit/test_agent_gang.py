@@ -50,11 +50,13 @@ def test_no_node_starts_before_all_are_there(hub: RunHub, tmp_path: Path) -> Non
     for run in gang.nodes:
         run.prepare()
     first = gang.nodes[0].agent("run", "--folder", str(gang.nodes[0].folder))
-    time.sleep(1.5)
+    time.sleep(5)
 
     assert not gang.output(0)
     gang.processes = [first, gang.nodes[1].agent("run", "--folder", str(gang.nodes[1].folder))]
     assert gang.codes() == [0, 0]
+    # Machines that a run waits for cost its budget nothing.
+    assert [int(value) < 4 for name, value in hub.tags.items() if name.startswith("ran.")] == [True]
 
 
 def test_code_travels_once_from_the_hub(hub: RunHub, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ class Run:
         self._over, self._wake, self._spools = Event(), Event(), dict[str, Spool]()
         self._witness, self._ran = Witness(folder / "logs"), f"ran.{time.time():.0f}"
         self._is_pod, self._machine = not variables, self._told["MACHINE"] or socket.gethostname()
+        # Agents on machines wait for each other, and for GPUs, before they have any. A pod has its own meanwhile.
+        self._had = self._start if self._is_pod else float("inf")
         self._tags = {} if self._node else {"machine": self._machine, "nodes": str(self._nodes)}
         self._tags[f"node.{self._node}"] = self._machine
         self._pending, self._noting = dict(self._tags), Lock()
@@ -232,7 +234,7 @@ class Run:
 
     def _start_ranks(self, ranks: Ranks, start: Message, resume: str, environment: Mapping[str, str]) -> None:
         """Start the ranks of this node for an attempt, from the path of a checkpoint if there is one."""
-        self._attempt = start["attempt"]
+        self._attempt, self._had = start["attempt"], min(self._had, time.monotonic())
         for rank, own in self._environments(environment, str(start["port"]), resume):
             name = f"{self._attempt}/{rank}"
             # Runs of machines have no log but their parts.
@@ -305,7 +307,7 @@ class Run:
         """Return what limits of the hub need: for how long this agent has run, since when its program is idle."""
         idle = self._witness.idle()
         since = f"{(self._hub.now - idle) * 1000:.0f}" if idle >= _IDLE else "-"
-        return {self._ran: f"{time.monotonic() - self._start:.0f}", "idle_since": since}
+        return {self._ran: f"{max(time.monotonic() - self._had, 0):.0f}", "idle_since": since}
 
     def _send_pending(self, more: Mapping[str, str], patience: float) -> None:
         with self._noting:
