@@ -59,6 +59,18 @@ def test_no_node_starts_before_all_are_there(hub: RunHub, tmp_path: Path) -> Non
     assert [int(value) < 4 for name, value in hub.tags.items() if name.startswith("ran.")] == [True]
 
 
+@pytest.mark.parametrize(("own", "interface"), [({}, "lo"), ({"GLOO_SOCKET_IFNAME": "eth7"}, "eth7")])
+def test_gloo_uses_the_interface_to_the_first_node(
+    own: dict[str, str], interface: str, hub: RunHub, tmp_path: Path
+) -> None:
+    """Its own choice is the address of the host name, 127.0.1.1 on Debian; a variable of the person stays."""
+    gang = AgentGang(hub, tmp_path, 2, [*SHELL, "echo $GLOO_SOCKET_IFNAME"], environment=own)
+
+    assert gang.run() == [0, 0]
+
+    assert [gang.output(rank) for rank in range(2)] == [f"{interface}\n"] * 2
+
+
 def test_code_travels_once_from_the_hub(hub: RunHub, tmp_path: Path) -> None:
     """The other nodes get it from the first, which may be in another region than the hub."""
     gang = AgentGang(hub, tmp_path, 3, [*SHELL, "cat a"])

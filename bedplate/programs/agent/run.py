@@ -19,7 +19,7 @@ from urllib.parse import quote
 from ..connection import Connection, HubError
 from ..program import write_text
 from .gang import JOIN, NO_CODE, NOTICED, PEER_LOST, Coordinator, Gang
-from .links import AnyLink, Link, Message, connect
+from .links import AnyLink, Link, Message, connect, interface_to
 from .member import Member
 from .packs import CodeError, check_out
 from .ranks import Ranks
@@ -263,6 +263,9 @@ class Run:
             yield self._node, shared
             return
         shared.update({"MASTER_ADDR": self._told["MASTER"], "MASTER_PORT": port})
+        # By itself, gloo uses the address of the host name, which is 127.0.1.1 on Debian and Ubuntu.
+        if self._nodes > 1 and (interface := interface_to(self._told["MASTER"])):
+            shared.setdefault("GLOO_SOCKET_IFNAME", interface)
         for local in range(self._ranks):
             rank, world = self._node * self._ranks + local, self._nodes * self._ranks
             sizes = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": self._ranks, "RANK": rank, "LOCAL_RANK": local}
