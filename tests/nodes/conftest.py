@@ -1,11 +1,13 @@
 """Fixtures of tests on booted nodes: required programs, a node lab for each module, and shared sets of nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.testlab.machines.gateways import LaptopGateways, laptop_gateways
 from tests.testlab.machines.lab import WORKBENCH, Departure, FleetFolder, Lab, applied_lab, make_fleet_folder
+from tests.testlab.machines.layers import baked
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.whole_hub import Laptop, WholeHub, whole_hub
 from tests.testlab.machines.whole_runs import WholeRuns, whole_runs
@@ -25,8 +27,9 @@ _SHARED_NODES = {
     "test_run_whole_kills": "runs",
 }
 
+Layers = Callable[[], tuple[Path, ...]]
 # These take minutes, so they start first; otherwise one worker would run alone at the end.
-_SLOW = ("test_apply_brittle", "test_judges", "lab", "gateways", "hub", "runs", "test_homes")
+_SLOW = ("test_apply_brittle", "test_judges", "lab", "gateways", "hub", "runs", "test_homes", "test_run_gang")
 
 
 # pytest-xdist reads the markers in the same hook, later.
@@ -46,10 +49,16 @@ def _group(item: pytest.Item) -> str:
 
 
 @pytest.fixture(scope="module")
-def node_lab() -> Iterator[NodeLab]:
+def layers() -> Layers:
+    """Return what makes the layers of the nodes; a module may have others."""
+    return baked
+
+
+@pytest.fixture(scope="module")
+def node_lab(layers: Layers) -> Iterator[NodeLab]:
     """Yield a node lab without nodes; nodes run until the end of the module."""
     _require_programs()
-    with NodeLab() as opened:
+    with NodeLab(layers()) as opened:
         yield opened
 
 

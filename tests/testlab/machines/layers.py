@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +150,12 @@ def baked() -> tuple[Path, ...]:
     return (cached_layer("baked", repr((below, INSTALLED, ARCHIVED)), lambda root: _bake(root, below)), *below)
 
 
+def with_pytorch() -> tuple[Path, ...]:
+    """Return the layers of a node that also has PyTorch of Debian, which are many packages."""
+    below, packages = baked(), ("python3-torch", "python3-numpy")
+    return (cached_layer("pytorch", repr((below, packages)), lambda root: _bake(root, below, packages, ())), *below)
+
+
 def cached_layer(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
     """Return the cached folder of a recipe, or create it; the folder gets its name when it is complete."""
     cache = CACHE / "nodes"
@@ -188,14 +194,16 @@ def _bootstrap(root: Path, mirror: Mirror) -> None:
     forget_identity(root)
 
 
-def _bake(root: Path, below: tuple[Path, ...]) -> None:
+def _bake(
+    root: Path, below: tuple[Path, ...], installed: Sequence[str] = INSTALLED, archived: Sequence[str] = ARCHIVED
+) -> None:
     scratch = root.with_suffix(".scratch")
     with mounted(below, scratch) as whole:
         policy = whole / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")  # a bake starts no service
         policy.chmod(0o755)
-        run_in_root(whole, *APT_INSTALL, *INSTALLED)
-        run_in_root(whole, *APT_INSTALL, "--download-only", *ARCHIVED)
+        run_in_root(whole, *APT_INSTALL, *installed)
+        run_in_root(whole, *APT_INSTALL, "--download-only", *archived)
         policy.unlink()
         forget_identity(whole)
     root.rmdir()
