@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -378,10 +379,11 @@ def destroy(operator: Operator) -> tuple[str, ...]:
     try:
         for command in ("recover --yes", _DESTROY, "image sweep"):
             run_round(lambda: run.command(command), report_error)  # noqa: B023  called at once
-        end = time.monotonic() + _LONGEST
+        end = inf
         while left := tagged(run.client, run.plan.name, run.regions):
             if time.monotonic() > end:
                 return tuple(left)
+            end = min(end, time.monotonic() + _LONGEST)
             for arn, region in left.items():
                 if kind_and_name(arn)[0] in KEPT:
                     run_round(lambda: remove(run.client, region, arn), report_error)  # noqa: B023

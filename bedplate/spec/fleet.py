@@ -241,13 +241,13 @@ class IdleJobs(Spec):
         validate_default=True,
         title="Idle time",
         description="Time without use of a processor and without output.",
-        json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
+        json_schema_extra=on_edit(free(_NEXT_RUN)),
     )
     then: Literal["report", "stop"] = Field(
         default="report",
         title="Then",
         description="Send its person a message, or also stop it ten minutes later.",
-        json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
+        json_schema_extra=on_edit(free(_NEXT_RUN)),
     )
 
 
@@ -285,7 +285,7 @@ class Jobs(Spec):
         default=False,
         title="Enforce budgets",
         description="Stop the jobs of a person whose budget is used up, with time for a checkpoint.",
-        json_schema_extra=on_edit(free(_NEXT_RUN, *EVERY)),
+        json_schema_extra=on_edit(free(_NEXT_RUN)),
     )
     idle: IdleJobs | None = Field(
         default=None,

@@ -78,6 +78,7 @@ PERMITTED = {
     "bedplate/programs/idle.py": OWN,
     "bedplate/programs/apply_agent.py": REMOTE,
     "roles/kubernetes/ecr-credentials": CLOUD,
+    "bedplate/programs/hub/limits.py": OWN,
     "bedplate/programs/bp/hub.py": REMOTE,
     "bedplate/programs/bp/cluster.py": REMOTE,
     "bedplate/programs/bp/gpus.py": REMOTE,
