@@ -73,21 +73,22 @@ def test_the_newest_runs_of_a_person_are_listed(laptop: Laptop, hub: FakeHub) ->
     assert hub.bodies == [
         {
             "experiment_ids": ["7"],
-            "filter": "tags.`bedplate.owner` = 'ada' AND tags.`bedplate.archived` IS NULL",
+            "filter": f"tags.`bedplate.owner` = 'ada' AND {_LISTED}",
             "max_results": 20,
             "order_by": ["attributes.start_time DESC"],
         }
     ]
 
 
-_LISTED = "tags.`bedplate.archived` IS NULL"
+_PARENTS = "tags.`bedplate.parent` IS NULL"
+_LISTED = f"{_PARENTS} AND tags.`bedplate.archived` IS NULL"
 
 
 @pytest.mark.parametrize(
     ("words", "condition", "count"),
     [
         (["--all"], _LISTED, 20),
-        (["--all", "--archived"], "", 20),
+        (["--all", "--archived"], _PARENTS, 20),
         (["--owner", "grace", "-n", "3"], f"tags.`bedplate.owner` = 'grace' AND {_LISTED}", 3),
         (["--all", "--group", "gpu"], f"tags.`bedplate.group` = 'gpu' AND {_LISTED}", 20),
         (["--all", "--state", "failed"], f"attributes.status = 'FAILED' AND {_LISTED}", 20),

@@ -92,6 +92,23 @@ def test_a_job_has_what_the_policies_of_the_cluster_require() -> None:
     assert (_job({})["backoffLimit"], _job({})["completions"]) == (0, 1)
 
 
+def test_an_array_is_a_job_with_an_index_for_each_element() -> None:
+    """So many pods at a time, and no gang: one that fails ends no other one, and one that is lost is made again."""
+    array = {"elements": "3,7-9", "at_once": 2}
+    job, spec = _job({}, **array), _jobset({}, **array)["spec"]
+
+    assert (job["completions"], job["parallelism"], job["completionMode"]) == (4, 2, "Indexed")
+    assert (job["backoffLimitPerIndex"], job["maxFailedIndexes"], "backoffLimit" in job) == (0, 4, False)
+    assert job["template"]["metadata"]["labels"] == {"bedplate/run": RUN["id"], "bedplate/gang": ""}
+    assert [rule["action"] for rule in job["podFailurePolicy"]["rules"]] == ["Ignore", "FailIndex", "Ignore"]
+    # A new JobSet would run elements again that have ended.
+    assert spec["failurePolicy"] == {"maxRestarts": 0}
+    variables = _variables({}, **array)
+    assert (variables["BEDPLATE_ELEMENTS"], variables["BEDPLATE_ARRAY"]) == ("3,7-9", RUN["id"])
+    assert "job-completion-index" in variables["BEDPLATE_INDEX"]["fieldRef"]["fieldPath"]
+    assert "BEDPLATE_RANK" not in variables
+
+
 def test_objects_have_names_that_kubernetes_takes() -> None:
     """Also for a person `a_b`, whose namespace is `a-b`: the label has the id, and every name is the same."""
     jobset, secret = _jobset({}), secret_of(RUN, b"agent", "uid-of-the-jobset")

@@ -452,6 +452,88 @@ def test_a_run_is_repeated_by_its_record(laptop: Laptop, record: Record, monkeyp
     assert len([line for line, _, _ in record.hub.requests if line.startswith("PUT")]) == 1
 
 
+def array(laptop: Laptop, record: Record, *words: str) -> str:
+    """Start an array of four elements on a machine; return its name."""
+    program(laptop, "")
+    done = laptop.bp("run", "-d", "--on", "titan-03", "--array", "1-3,7%2", *words, "--", "python", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "note" in done.stderr or "an array of elements 1-3,7, 2 at a time" in done.stderr
+    return str(record.runs[-1]["info"]["run_name"])
+
+
+def test_an_array_is_one_line(laptop: Laptop, record: Record) -> None:
+    """It says how many have ended; `logs --rank` has the output of an element."""
+    name = array(laptop, record)
+    assert {key: given(laptop)[key] for key in ("elements", "at_once")} == {"elements": "1-3,7", "at_once": 2}
+    assert {key: record.tags[key] for key in ("array", "elements", "at_once")} == {
+        "array": "1-3,7",
+        "elements": "4",
+        "at_once": "2",
+    }
+    change(record, state="running", **{"exit.0.1": "0", "exit.0.7": "3", "cause.0.7": "of the seventh"})
+    store(record, b"seven\n", rank=7)
+
+    assert "2 of 4 ended, 1 failed" in laptop.bp("show", name).stdout
+    assert "of the seventh" not in laptop.bp("show", name).stdout
+    assert laptop.bp("logs", name, "--rank", "7").stdout == "seven\n"
+    assert "no output of element 3" in laptop.bp("logs", name, "--rank", "3").stderr
+
+
+def test_failed_elements_are_repeated(laptop: Laptop, record: Record) -> None:
+    """With those that never ran, as many at a time; without --failed all of them."""
+    name = array(laptop, record)
+    change(record, state="ended", **{"exit.0.1": "0", "exit.0.3": "0", "exit.0.7": "3"})
+
+    assert laptop.bp("again", name, "--failed", "-d").returncode == 0
+    assert (given(laptop)["elements"], given(laptop)["at_once"]) == ("2,7", 2)
+    assert laptop.bp("again", name, "-d").returncode == 0
+    assert given(laptop)["elements"] == "1-3,7"
+
+
+def test_only_arrays_have_failed_elements(laptop: Laptop, record: Record) -> None:
+    """Each refusal says what to change."""
+    name = started(laptop, record, state="ended")
+    assert "is no array" in laptop.bp("again", name, "--failed").stderr
+    name = array(laptop, record)
+    change(record, state="ended", **{f"exit.0.{element}": "0" for element in (1, 2, 3, 7)})
+    assert "have succeeded" in laptop.bp("again", name, "--failed").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--array", "3-1"], "--array: 3-1 has no elements: 3 is above 1"),
+        (["--array", "0-2000"], "at most 2,000 elements"),
+        (["--array", "1-3", "--nodes", "2"], "an element of an array has one machine"),
+        (["--array", "a"], "the value is not of the form"),
+        (["--array", "1-3%0"], "the value is not of the form"),
+    ],
+)
+def test_a_wrong_array_is_refused(words: list[str], text: str, laptop: Laptop, record: Record) -> None:
+    """Before there is a record."""
+    done = laptop.bp("run", *words, "--", "true")
+
+    assert (done.returncode, text in done.stderr) == (242, True), done.stderr
+    assert not record.runs
+
+
+@pytest.mark.parametrize(("status", "code"), [("FINISHED", 0), ("FAILED", 1), ("KILLED", 201)])
+def test_a_followed_array_says_how_it_goes_on(status: str, code: int, laptop: Laptop, record: Record) -> None:
+    """Until its end; the exit code is 0 only if all have succeeded."""
+    program(laptop, "")
+    process = laptop.start("run", "--on", "titan-03", "--array", "1-2", "--", "python", "train.py")
+    wait_for(lambda: "array" in record.tags if record.runs else False)
+    wait_for(lambda: any("runs/get" in line for line, _, _ in record.hub.requests))
+
+    record.runs[-1]["info"]["status"] = status
+    change(record, state="ended", code=str(code), cause="because", **{"exit.0.1": "0"})
+    _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == code, errors
+    assert "1 of 2 ended, 0 failed\nbecause\n" in errors
+    assert "--follow" not in agent_words(laptop)
+
+
 def test_the_run_of_a_colleague_is_repeated_by_copies_of_its_packs(laptop: Laptop, record: Record) -> None:
     """The token of a run reads packs of its own person only."""
     name = started(laptop, record, owner="bob")

@@ -191,6 +191,26 @@ def test_runs_of_a_removed_person_end(mlflow: FakeRecord) -> None:
 
 
 @pytest.mark.parametrize(
+    ("codes", "status"), [("00", "FINISHED"), ("03", "FAILED"), ("0", "RUNNING")], ids=["good", "failed", "going on"]
+)
+def test_an_array_whose_elements_have_all_ended_ends(codes: str, status: str, mlflow: FakeRecord) -> None:
+    """The last agent may be lost before it has written the end; records of elements end with that of their array."""
+    seen = {"state": "running", "image": "r@sha256:1", "seen": str(int(NOW * 1000))}
+    exits = {f"exit.0.{number}": code for number, code in enumerate(codes)}
+    mlflow.add("array", NOW - 60, array="0-1", elements="2", **seen, **exits)
+    mlflow.add("element", NOW - 60, parent="array", state="running")
+    mlflow.add("machine", NOW - 60, array="0-1", elements="2", machine="titan-03", state="running", **exits)
+
+    _sweep(mlflow)
+    assert mlflow.runs["array"]["status"] == status
+    assert mlflow.runs["machine"]["status"] == "RUNNING"
+
+    _sweep(mlflow)
+    is_over = status != "RUNNING"
+    assert mlflow.runs["element"]["tags"].get("cause") == ("its array has ended" if is_over else None)
+
+
+@pytest.mark.parametrize(
     ("lists", "ended"),
     [
         (("20001 ada\n20002 bob\n", ""), []),

@@ -23,6 +23,8 @@ from typing import Any
 
 from ..connection import AWAY, HubError
 from ..program import ProgramError, output, run, write_text
+from .array import Array, Element, element_variables
+from .elements import element_of_pod
 from .gang import NO_LEASE, PEER_LOST
 from .member import GPUS
 from .run import END, RECORDED, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
@@ -30,7 +32,7 @@ from .spool import follow_attempts
 
 AGENT = "/usr/local/bin/bedplate-agent"
 # Settings that a run need not have: of several nodes, of repeats, and of arrays.
-_OF_GANGS = ("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "ELEMENTS", "WAIT")
+_OF_GANGS = ("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "ELEMENTS", "WAIT", "AT_ONCE")
 _KILLS = {"signal", "core-dump"}
 _ID, _KILLED, _LOOK = re.compile("[a-z_][a-z0-9_-]{0,199}"), 137, 2.0
 _GOING_ON, _OVER = {"active", "activating", "deactivating", "reloading"}, {"inactive", "failed"}
@@ -79,13 +81,19 @@ def _person() -> str:
 
 def _run_here(program: Sequence[str]) -> int:
     """Be the first process of a pod."""
-    return Run(Path(os.environ["BEDPLATE_WORK"]).parent, {}).run(program, {})
+    folder, element = Path(os.environ["BEDPLATE_WORK"]).parent, element_of_pod(os.environ)
+    return (Run(folder, {}) if element is None else Element(folder, {}, element)).run(program, {})
 
 
 def _run(folder: Path) -> int:
-    """Be the first process of a unit."""
-    given = read(folder / "run.json")
-    return Run(folder, _variables(folder, given)).run(given["command"], given["environment"])
+    """Be the first process of a unit, or of an element of its array."""
+    given, element = read(folder / "run.json"), os.environ.get("BEDPLATE_ELEMENT")
+    variables, own = _variables(folder, given), folder / f"elements/{element}"
+    if element:
+        one: Run = Element(own, element_variables(own, variables), int(element))
+    else:
+        one = Array(folder, variables, AGENT) if given.get("elements") else Run(folder, variables)
+    return one.run(given["command"], given["environment"])
 
 
 def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
@@ -98,6 +106,7 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
         **{name: str(folder / file) for name, file in files.items()},
         **{name: str(given[name.lower()]) for name in _OF_GANGS if given.get(name.lower())},
         "LAUNCH": given.get("launch", ""),
+        "ARRAY": given["id"],
         "MACHINE": given.get("machine", ""),
         "PACKS": ",".join(given["packs"]),
         "ARTIFACTS": f"{given['experiment']}/{given['run']}/artifacts",
@@ -198,12 +207,13 @@ def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
     )
     # As in the session of SSH that has looked for the program.
     yield f"-EPATH={os.environ['PATH']}"
+    count = given.get("at_once") or 1
     if given["cpus"]:
-        yield f"-pCPUQuota={100 * given['cpus']:.0f}%"
+        yield f"-pCPUQuota={100 * given['cpus'] * count:.0f}%"
     if given["memory"]:
-        yield from (f"-pMemoryMax={given['memory'] * 1024:.0f}M", "-pMemorySwapMax=0")
-    # The agents of several nodes take their leases in turn.
-    gpus = 0 if given.get("nodes", 1) > 1 else given["gpus"]
+        yield from (f"-pMemoryMax={given['memory'] * 1024 * count:.0f}M", "-pMemorySwapMax=0")
+    # The agents of several nodes take their leases in turn, and those of elements have their own.
+    gpus = 0 if given.get("nodes", 1) > 1 or given.get("elements") else given["gpus"]
     yield from (GPUS, "run", f"--gpus={gpus}", *([] if given["wait"] is None else [f"--wait={given['wait']}"]))
     yield from ("--", AGENT, "run", "--folder", str(folder))
 

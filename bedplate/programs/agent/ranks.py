@@ -43,8 +43,7 @@ class Ranks:
         self._left, self._pumps, self._kills_at = dict[int, int](), list[Thread](), float("inf")
         self._spools, self._has_failed, self._stopped_at = dict[int, Spool](), False, float("inf")
         self._killed_for_memory = _killed_for_memory()
-        # What a process leaves behind becomes a child of this one.
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+        adopt()
 
     def start(self, rank: int, command: Sequence[str], environment: Mapping[str, str], spool: Spool) -> None:
         """Start a rank in the folder PWD of its environment. It shares the leases of GPUs, if this process has any."""
@@ -78,10 +77,10 @@ class Ranks:
             if not self._left:
                 self._kills_at = min(self._kills_at, now)
             if now >= self._kills_at:
-                children = {*_children()} - self._spared
-                if not process and not children:
+                left = {*children()} - self._spared
+                if not process and not left:
                     break
-                _signal(children, signal.SIGKILL)
+                _signal(left, signal.SIGKILL)
             if not process:
                 time.sleep(_LOOK)
         for rank in self._left.values():
@@ -151,7 +150,13 @@ def _pump(pipe: IO[bytes], spool: Spool) -> None:
     spool.flush()
 
 
-def _children() -> Iterator[int]:
+def adopt() -> None:
+    """Let what a process leaves behind become a child of this one."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def children() -> Iterator[int]:
+    """Yield the processes whose parent is this one."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             if path.read_text(errors="replace").rpartition(")")[2].split()[1] == str(os.getpid()):

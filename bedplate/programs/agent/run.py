@@ -62,6 +62,7 @@ class Run:
         launch = self._told["LAUNCH"] or ("ranks" if gpus > 1 or self._nodes > 1 else "program")
         self._ranks, self._run = max(gpus, 1) if launch == "ranks" else 0, self._told["RUN"]
         self._checkpoints = Path(self._told["CHECKPOINTS"] or folder / "checkpoints")
+        self._output, self._own = folder / "output", dict[str, str]()
         certificate = Path(self._told["CERT"]).read_text(encoding="ascii")
         self._hub = Connection(self._told["HUB"], certificate, self._token, self._told["ADDRESS"])
         self._over, self._wake, self._spools = Event(), Event(), dict[str, Spool]()
@@ -167,8 +168,8 @@ class Run:
             texts.append((self._folder / _HISTORY).read_text(encoding="utf-8"))
         return max(map(history_of, texts), key=lambda history: (history.attempt, not history.is_open, history.has_run))
 
-    def _read_tags(self, patience: float) -> Mapping[str, str]:
-        data = self._hub.call(f"{_API}get?run_id={self._run}", patience=patience)["run"]["data"]
+    def _read_tags(self, patience: float, run: str = "") -> Mapping[str, str]:
+        data = self._hub.call(f"{_API}get?run_id={run or self._run}", patience=patience)["run"]["data"]
         return {tag["key"].partition(".")[2]: tag["value"] for tag in data.get("tags", ())}
 
     def stopped_by(self) -> str:
@@ -236,7 +237,7 @@ class Run:
         """Start the ranks of this node for an attempt, from the path of a checkpoint if there is one."""
         self._attempt, self._had = start["attempt"], min(self._had, time.monotonic())
         for rank, own in self._environments(environment, str(start["port"]), resume):
-            name = f"{self._attempt}/{rank}"
+            name = f"{self._attempt}/{self._log_name(rank)}"
             # Runs of machines have no log but their parts.
             self._spools[name] = Spool(self._folder / "logs" / name, is_copied=self._is_pod and not rank)
             ranks.start(rank, self._command, own, self._spools[name])
@@ -244,19 +245,23 @@ class Run:
         if not self._reporting.is_alive():
             self._reporting.start()
 
+    def _log_name(self, rank: int) -> str:
+        return str(rank)
+
     def _environments(
         self, environment: Mapping[str, str], port: str, resume: str
     ) -> Iterator[tuple[int, Mapping[str, str]]]:
         """Yield each rank of this node with the environment of its process."""
-        (self._folder / "output").mkdir(exist_ok=True)
+        self._output.mkdir(parents=True, exist_ok=True)
         # One value a call would be more requests than the hub admits.
         shared = {"PYTHONUNBUFFERED": "1", "MLFLOW_ENABLE_ASYNC_LOGGING": "true"}
         shared.update({name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)})
         shared.update({**environment, "PWD": self._told["WORK"], "MLFLOW_RUN_ID": self._run})
         shared.update({"MLFLOW_TRACKING_URI": self._told["HUB"], "MLFLOW_TRACKING_TOKEN": self._token()})
-        files = {name: self._folder / name.lower() for name in ("STOP", "OUTPUT", "RESUMED")}
-        files.update({"PARAMS": self._beside / "params", "CHECKPOINTS": self._checkpoints})
-        told = {**files, "RUN": self._run, "ATTEMPT": self._attempt, **({"RESUME": resume} if resume else {})}
+        files = {name: self._folder / name.lower() for name in ("STOP", "RESUMED")}
+        files.update({"OUTPUT": self._output, "PARAMS": self._beside / "params", "CHECKPOINTS": self._checkpoints})
+        told = {**files, "RUN": self._run, "ATTEMPT": self._attempt, **self._own}
+        told |= {"RESUME": resume} if resume else {}
         shared.update({f"{_PREFIX}{name}": str(value) for name, value in told.items()})
         shared["MLFLOW_TRACKING_SERVER_CERT_PATH"] = self._told["CERT"]
         if not self._ranks:
@@ -361,10 +366,11 @@ class Run:
             except (HubError, OSError) as error:
                 self._tags["output"] = f"not all files are kept, such as {name}: {error}"
 
-    def _set_tags(self, tags: Mapping[str, str], patience: float) -> None:
+    def _set_tags(self, tags: Mapping[str, str], patience: float, run: str = "") -> None:
         items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in tags.items()]
+        body = {"run_id": run or self._run}
         for at in range(0, len(items), _MOST_TAGS):
-            self._hub.call(f"{_API}log-batch", {"run_id": self._run, "tags": items[at : at + _MOST_TAGS]}, patience)
+            self._hub.call(f"{_API}log-batch", body | {"tags": items[at : at + _MOST_TAGS]}, patience)
 
     def write_record(self, end: Mapping[str, Any], patience: float) -> None:
         """Give the hub the rest of the output, and the end, once. Raises HubError."""
@@ -382,9 +388,13 @@ class Run:
             self._hub.call(f"{_API}update", update, patience)
             if self._coordinator:
                 self._coordinator.wait_for_others(patience)
-            self._hub.call("/bedplate/end", {}, patience)
+            self._close_record(end, patience)
         with suppress(OSError):
             (self._folder / RECORDED).touch()
+
+    def _close_record(self, end: Mapping[str, Any], patience: float) -> None:  # noqa: ARG002  for elements of an array
+        """End the token of the run, whose record has the end."""
+        self._hub.call("/bedplate/end", {}, patience)
 
 
 def read(path: Path) -> Any:  # noqa: ANN401  the document of a file that the agent has written

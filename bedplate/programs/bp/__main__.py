@@ -23,6 +23,7 @@ _REPEATED = [
     "--param",
     "--include",
     "--priority",
+    "--array",
     "--restarts",
     "--scratch-ok",
 ]
@@ -78,6 +79,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     stop = commands.add_parser("stop", help="stop a run of yours", allow_abbrev=False)
     stop.add_argument("--now", action="store_true", help="without time for its program to end")
     again = commands.add_parser("again", help="start a run as another was started", allow_abbrev=False)
+    again.add_argument("--failed", action="store_true", help="of an array, elements that failed or never ran")
     attach = commands.add_parser("attach", help="run a shell beside your run", allow_abbrev=False)
     attach.usage = "bp attach RUN [--stack | -- COMMAND ...]"
     attach.add_argument("--stack", action="store_true", help="show where its Python processes are now, by py-spy")

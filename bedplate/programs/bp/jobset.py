@@ -12,8 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from ..agent.elements import elements_of
 from .places import Place
 
+GANG = "bedplate/gang"
+"""The label of pods, with an empty value, that may start without one another."""
 LABEL, CONTAINER, KIND, API_VERSION = "bedplate/run", "run", "JobSet", "jobset.x-k8s.io/v1alpha2"
 """The label with a run's id, the container of its pods, and what bp creates."""
 LOST, NOTICED = 200, 201
@@ -59,14 +62,19 @@ def jobset_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Ma
 
     All pods are made again if a node is lost or an agent gets a notice, and never if the program has ended.
     """
-    labels, nodes = {LABEL: run["id"]}, run["nodes"]
+    labels, nodes, elements = {LABEL: run["id"]}, run["nodes"], run.get("elements", "")
     job = {
-        "parallelism": nodes,
-        "completions": nodes,
+        "parallelism": run["at_once"] if elements else nodes,
+        "completions": (count := len(elements_of(elements)) if elements else nodes),
         "completionMode": "Indexed",
-        "backoffLimit": 0,
-        "podFailurePolicy": {"rules": [*_pod_rules()]},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(run, place, cluster, claims)},
+        # An element that fails ends no other one, and is not repeated.
+        **({"backoffLimitPerIndex": 0, "maxFailedIndexes": count} if elements else {"backoffLimit": 0}),
+        "podFailurePolicy": {"rules": [*(_element_rules() if elements else _pod_rules())]},
+        "template": {
+            # The queue does not place elements as one gang.
+            "metadata": {"labels": {**labels, **({GANG: ""} if elements else {})}},
+            "spec": _pod(run, place, cluster, claims),
+        },
     }
     queue = {
         "kueue.x-k8s.io/queue-name": "held" if run["after"] else "default",
@@ -77,7 +85,8 @@ def jobset_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Ma
     spec = {
         # Host names need a Service, and a namespace has at most so many.
         "network": {"enableDNSHostnames": nodes > 1, "publishNotReadyAddresses": True},
-        "failurePolicy": {"maxRestarts": 0, "rules": [*_rules()]},
+        # A JobSet that starts again would run the elements again that have ended.
+        "failurePolicy": {"maxRestarts": 0, **({} if elements else {"rules": [*_rules()]})},
         "ttlSecondsAfterFinished": _KEPT,
         "replicatedJobs": [{"name": "n", "replicas": 1, "template": {"metadata": {"labels": labels}, "spec": job}}],
     }
@@ -92,6 +101,15 @@ def _pod_rules() -> Iterator[Object]:
     final = {"containerName": CONTAINER, "operator": "NotIn", "values": [0, *killed, *codes]}
     yield {"action": "FailJob", "onExitCodes": final}
     yield {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def _element_rules() -> Iterator[Object]:
+    """Yield which elements have failed, and which are repeated: the latter are lost with their machine, or moved."""
+    again = [LOST, NOTICED]
+    yield {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": again}}
+    final = {"containerName": CONTAINER, "operator": "NotIn", "values": [0, 137, 143, *again]}
+    yield {"action": "FailIndex", "onExitCodes": final}
+    yield {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
 def _rules() -> Iterator[Object]:
@@ -118,7 +136,9 @@ def _pod(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  shared memory, not a temporary file
         *({"name": f"store-{name}", "mountPath": path} for name, path in claims.items()),
     ]
-    fields = {"BEDPLATE_MACHINE": "spec.nodeName", "BEDPLATE_RANK": _INDEX}
+    fields = {"BEDPLATE_MACHINE": "spec.nodeName"}
+    # Each element is the only node of a run.
+    fields["BEDPLATE_INDEX" if run.get("elements") else "BEDPLATE_RANK"] = _INDEX
     container = {
         "name": CONTAINER,
         "image": place.facts["image"],
@@ -187,6 +207,7 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
         "PORT": _PORT,
         "RESTARTS": run["restarts"],
         "SCRATCH_OK": run["scratch_ok"],
+        **({"ELEMENTS": run["elements"], "ARRAY": run["id"]} if run.get("elements") else {}),
     }
     # A store that this pod does not have is of no use; what is in the pod ends with it.
     is_shared = any(folder.startswith(f"{path}/") for path in claims.values())

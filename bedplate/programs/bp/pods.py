@@ -76,6 +76,21 @@ class JobSet:
         except BpError as error:
             raise BpError(f"{error}: the run may go on", f"`bp show {run}`", PARTLY) from None
 
+    def look(self, document: Mapping[str, Any]) -> str:
+        """Return why no element of an array runs yet; end the record of one whose JobSet has ended without that."""
+        api, run = self._api, str(document["id"])
+        jobset, pod = api.jobset(run), api.pod(run)
+        try:
+            if _is_over(jobset):
+                Record(self._hub, document["run"]).end(_never_ran(jobset, {}))
+                return ""
+            is_pending = pod.get("status", {}).get("phase", "Pending") == "Pending"
+            return f"waiting: {_reason(api, jobset, pod, is_asked=True)}" if is_pending else ""
+        except NotRunningError as error:
+            Record(self._hub, document["run"]).end(str(error))
+            api.end(run, now=True)
+            return str(error)
+
     def close(self) -> None:
         """End the connections; the run goes on."""
         self._api.close()
@@ -132,9 +147,13 @@ class _FirstNode:
                 self.cause = f"its container ended with exit code {self.code}: {reason}"
 
 
+def _is_over(jobset: Object) -> bool:
+    return not jobset or "terminalState" in jobset.get("status", {})
+
+
 def _code(jobset: Object, node: _FirstNode, record: Record) -> "int | None":
     """Return the exit code of a run that has ended, by its record, or else by its container; None before."""
-    is_over = not jobset or "terminalState" in jobset.get("status", {})
+    is_over = _is_over(jobset)
     # The agent writes the end of the run before its own, and the controller of JobSets needs a moment to see that.
     code = record.code() if is_over or node.code not in {None, LOST, NOTICED} else None
     if code is not None or not is_over or is_running(node.pod):

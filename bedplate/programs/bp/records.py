@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
+from ..agent.elements import progress
 from .hub import HELD, WRONG, BpError, Hub
 
 _API, _EXPERIMENT, _TAG = "/api/2.0/mlflow/", "jobs", "bedplate."
@@ -31,7 +32,7 @@ _ANIMALS = "badger bat bear beaver bee bison camel cat crab crane crow deer dove
 # The tags that `show` has for every run.
 _SHOWN = ("id", "owner", "command", "group", "machine", "gpus", "nodes", "image", "tree", "cause")
 _COMPARED = ("command", "image", "group", "machine", "gpus", "cpus", "memory", "env")
-_LONGEST_PATH = 900
+_LONGEST_PATH, _OF_ELEMENT = 900, re.compile(r"bedplate\.(exit|cause|ran)\.")
 OUTPUT = "output"
 """The folder of a run's files that has what its program has left."""
 
@@ -52,6 +53,8 @@ def newest_runs(hub: Hub, wanted: Mapping[str, Any], count: int) -> Sequence[Map
     names = ("owner", "group", *(["state"] if status == "RUNNING" else []))
     conditions = [_tagged(name, wanted[name]) for name in names if wanted.get(name)]
     conditions += [f"attributes.status = '{status}'"] if status else []
+    # Elements of arrays have records of their own.
+    conditions += [f"tags.`{_TAG}parent` IS NULL"]
     conditions += [] if wanted.get("archived") else [f"tags.`{_TAG}archived` IS NULL"]
     places = ("attributes.run_name", f"tags.`{_TAG}command`", f"tags.`{_TAG}cause`")
     # Filters of MLflow have no OR.
@@ -211,6 +214,7 @@ def run_lines(runs: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
     rows: list[Sequence[str]] = [("RUN", "OWNER", "STATE", "STARTED", "TIME", "MACHINE", "COMMAND")]
     for run in runs:
         owner, machine, command = (str(run["tags"].get(_TAG + name, "-")) for name in ("owner", "machine", "command"))
+        command = " | ".join(filter(None, [progress(run["tags"]), command]))
         row = (run["name"] or run["run"], owner, _state(run), *_times(run, now), machine, command[:_WIDTH])
         rows.append(row)
     return table(rows)
@@ -294,6 +298,9 @@ def show_lines(run: Mapping[str, Any], now: float) -> Iterator[str]:
     tags = {key: value for key, value in run["tags"].items() if not key.startswith("mlflow.")}
     facts = {"name": run["name"] or _UNKNOWN, "state": _state(run), "started": start}
     facts["took" if run["end_time"] else "takes so far"] = took
+    if elements := progress(run["tags"]):
+        facts["elements"] = elements
+        tags = {key: value for key, value in tags.items() if not _OF_ELEMENT.match(key)}
     # A run of bp has all that there is: a machine has no image, and what goes on has no cause.
     missing = "-" if f"{_TAG}id" in tags else _UNKNOWN
     facts.update({name: tags.pop(_TAG + name, missing) for name in _SHOWN})

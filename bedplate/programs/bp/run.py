@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
+from .array import FORM, array_tags, follow_array, read_array, set_pace
 from .hub import PARTLY, WRONG, BpError, Hub, say
 from .limits import limit_lines, paid_seconds
 from .machine import Agent, Gang
@@ -54,6 +55,7 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--image", "I", ".*", "", "for the cluster: a name of `jobs.images`, or repository@sha256:DIGEST"),
     ("--launch", "HOW", "ranks|program|", "", "start the command once a GPU (ranks), or once (program)"),
     ("--priority", "P", "interactive|normal|spare", "normal", "in the cluster: interactive, normal, or spare"),
+    ("--array", "A-B,C%N", FORM, "", "a run for each of these numbers, N at a time; default: all of a machine"),
     ("--restarts", "N", "[0-9]{1,3}", "0", "repeat a program that fails, from its checkpoint; default: 0"),
     ("--scratch-ok", "", "", False, "let the program start from the beginning after a lost machine"),
     (
@@ -134,7 +136,7 @@ def start_code(
     if options.notify and hub.settings.person not in fleet.get("notify", ()):
         raise BpError("--notify has no effect: the fleet file has no `notify` for you", "ask your operator", WRONG)
     place = _set_place(hub, options, fleet, document)
-    cost = document["nodes"] * (place.facts["price"] or 0) * document["for"] / 3_600
+    cost = document["nodes"] * document["turns"] * (place.facts["price"] or 0) * document["for"] / 3_600
     sent_bytes = sum(pack.stat().st_size for pack in code.new.values())
     say(*_plan_lines(place, document, cost, snapshot, sent_bytes))
     say(*filter(None, [wait_line(fleet, place)]))
@@ -148,12 +150,13 @@ def start_code(
     with ThreadPoolExecutor() as pool:
         # The connections are made while packs travel and the record is written.
         hub.prepare_token()
-        agent = _agent(hub, place, is_followed=not options.d)
+        agent = _agent(hub, place, is_followed=not options.d and not document["elements"])
         try:
             sent = [pool.submit(_send, hub, name, pack) for name, pack in code.new.items()]
             tags = {name: document[name] for name in _TAGS}
             tags |= {"command": shlex.join(document["command"]), "notify": options.notify or ""}
             tags |= {f"node.{rank}": name for rank, name in enumerate(place.members)}
+            tags |= array_tags(document)
             tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
             tags |= {"secrets": " ".join(options.secret), "max_cost": options.max_cost}
             tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
@@ -170,7 +173,7 @@ def start_code(
             for task in sent:
                 task.result()
             code.release()
-            return _follow(agent, document)
+            return _follow(hub, agent, document, is_followed=not options.d)
         except BaseException as error:
             agent.close()
             # Without an output that can be written to, the run goes on.
@@ -188,10 +191,11 @@ def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], 
     nodes, is_interactive = document["nodes"], document["priority"] == "interactive"
     if options.on and nodes > 1:
         raise BpError("--on names one machine, and --nodes needs several", "write --group G, or leave --on out", WRONG)
-    if is_interactive and nodes * document["gpus"] > _INTERACTIVE_GPUS:
+    place = choose_place(fleet, options.on, options.group, document, options.image)
+    document["turns"] = set_pace(document, place)
+    if is_interactive and max(nodes, document["at_once"]) * document["gpus"] > _INTERACTIVE_GPUS:
         what = f"--priority interactive has at most {_INTERACTIVE_GPUS} GPUs"
         raise BpError(what, "write fewer --nodes or --gpus, or --priority normal", WRONG)
-    place = choose_place(fleet, options.on, options.group, document, options.image)
     if not place.selector and (options.after or document["priority"] != "normal"):
         option = "--after" if options.after else "--priority"
         what = f"{option} is for the cluster, and {place.name} is a machine for SSH"
@@ -209,7 +213,7 @@ def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], 
         document["secrets"] = read_secrets(hub, "" if place.selector else place.name, options.secret)
     limits = [limit for limit in (fleet["for"], _INTERACTIVE if is_interactive else "") if limit]
     limit = _time_limit(vars(options)["for"], min(limits, key=_seconds, default=""))
-    document["for"] = paid_seconds(limit, nodes * (place.facts["price"] or 0), options.max_cost)
+    document["for"] = paid_seconds(limit, nodes * document["turns"] * (place.facts["price"] or 0), options.max_cost)
     document.update(place.shares(document) if place.selector else {"machine": place.name})
     return place
 
@@ -243,10 +247,15 @@ def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, Gang, "
     return JobSet(hub, place, Path(sys.argv[0]), is_followed=is_followed)
 
 
-def _follow(agent: Union[Agent, Gang, "JobSet"], document: Mapping[str, Any]) -> int:
+def _follow(hub: Hub, agent: Union[Agent, Gang, "JobSet"], document: Mapping[str, Any], *, is_followed: bool) -> int:
     """Start a run, and follow it if the agent does; return its exit code. Ctrl-C leaves the run alone."""
     try:
-        return agent.run(document)
+        code, look = agent.run(document), getattr(agent, "look", lambda _: "")
+        return (
+            follow_array(hub, document["run"], partial(look, document))
+            if document["elements"] and is_followed
+            else code
+        )
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         agent.close()
@@ -279,6 +288,7 @@ def read_options(options: argparse.Namespace, command: Sequence[str]) -> dict[st
     document = {"command": command, "launch": launch, "grace": _GRACE}
     document |= {name: int(vars(options)[name]) for name in ("gpus", "cpus", "memory", "nodes", "restarts")}
     document |= {"priority": options.priority, "scratch_ok": "1" if options.scratch_ok else ""}
+    document |= read_array(options.array, int(options.nodes))
     document |= {"params": dict(word.split("=", 1) for word in options.param), "attempt": 0, "wait": None}
     return {**document, "environment": dict(word.split("=", 1) for word in options.env), "secrets": {}}
 
@@ -306,6 +316,8 @@ def _plan_lines(place: Place, document: Mapping[str, Any], cost: float, snapshot
     where = "in the cluster" if place.selector else f"of {place.group or place.facts['place']}"
     names = ", ".join(place.members) or place.name
     yield f"on {f'{nodes} machines: {names}' if nodes > 1 else names} {where}, {money}"
+    if document["elements"]:
+        yield f"an array of elements {document['elements']}, {document['at_once']} at a time"
     yield from ([f"image {place.facts['image']}"] if place.selector else [])
     if place.selector and not document["checkpoints"]:
         yield "note: no store here has checkpoints: a run whose machine is lost has to start from the beginning"

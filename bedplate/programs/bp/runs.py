@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..agent.packs import CodeError, check_out
+from .array import repeated
 from .cluster import api_of, is_running
 from .hub import WRONG, BpError, Hub, printable, say, write
 from .machine import LOST, REFUSED, Agent, ssh_command, stop_agents
@@ -40,6 +41,8 @@ _FORMS = {
     "nodes": "[1-9][0-9]{0,3}",
     "priority": "interactive|normal|spare",
     "scratch_ok": "1|",
+    "array": "[0-9,-]{0,4500}",
+    "at_once": "[0-9]{1,3}",
     "launch": "ranks|program|",
     "owner": "[a-z_][a-z0-9_-]{0,31}",
     "tree": "[0-9a-f]{40}",
@@ -111,10 +114,10 @@ class _Output:
 def _print_logs(hub: Hub, run: Run, options: argparse.Namespace) -> int:
     """Print the output that the hub has, and what comes, if that is wanted."""
     attempt = _tag(run, "attempt", "0") if options.attempt is None else str(options.attempt)
-    output = _Output(hub, run, attempt, options.rank)
+    output, is_array = _Output(hub, run, attempt, options.rank), "bedplate.array" in run["tags"]
     is_direct = options.f and _is_own(hub, run) and not has_run_ended(run) and options.attempt is None
     # The log of a container has all of the first rank, and only that.
-    is_direct = is_direct and not (options.rank and _is_in_cluster(run))
+    is_direct = is_direct and not is_array and not (options.rank and _is_in_cluster(run))
     if not is_direct or not _is_in_cluster(run):
         output.print()
     has_seen_end = is_direct and _follow(hub, run, options.rank, output)
@@ -124,7 +127,7 @@ def _print_logs(hub: Hub, run: Run, options: argparse.Namespace) -> int:
         run = find_run(hub, run["run"])
         output.print()
     if not output.end:
-        say(f"the hub has no output of rank {options.rank} in attempt {attempt}")
+        say(f"the hub has no output of {'element' if is_array else 'rank'} {options.rank} in attempt {attempt}")
     return 0
 
 
@@ -170,7 +173,8 @@ def _stop_pods(hub: Hub, run: Run, name: str, *, is_now: bool) -> None:
     change_run(hub, run["run"], tags={"bedplate.stopped_by": person})
     has_agents = any(is_running(pod) for pod in api.pods(name))
     api.end(name, now=is_now)
-    if is_now or not has_agents:
+    # The agents of elements write their own ends only.
+    if is_now or not has_agents or "bedplate.array" in run["tags"]:
         end_run(hub, run["run"], f"stopped by {person}", "KILLED")
 
 
@@ -215,6 +219,11 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     values["secret"] = options.secret or secrets
     values.update({name: _tag(run, name) for name in ("gpus", "cpus", "memory")})
     values.update({name: _tag(run, name, default) for name, default in _DEFAULTS.items()})
+    array, values["array"] = _tag(run, "array", ""), ""
+    if array:
+        values["array"] = repeated(run, array, _tag(run, "at_once"), is_failed=options.failed)
+    elif options.failed:
+        raise BpError(f"{run['name']} is no array", "leave --failed out", WRONG)
     if not options.on and not options.group:
         # Machines of a site are in no group.
         machine = _tag(run, "machine") if values["nodes"] == "1" and not tags["group"] else ""

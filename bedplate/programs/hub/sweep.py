@@ -76,10 +76,10 @@ class Record:
         rows = [{"key": _TAG + key, "value": value} for key, value in tags.items()]
         self._call("POST", "runs/log-batch", run_id=run["run"], tags=rows)
 
-    def end(self, run: Run, cause: str) -> None:
+    def end(self, run: Run, cause: str, status: str = "FAILED") -> None:
         """Write the end of a run, at the moment of its last sign of life."""
         self.set_tags(run, state="ended", cause=cause)
-        self._call("POST", "runs/update", run_id=run["run"], status="FAILED", end_time=int(_last_sign(run) * 1000))
+        self._call("POST", "runs/update", run_id=run["run"], status=status, end_time=int(_last_sign(run) * 1000))
 
 
 def _tags_of(run: Any) -> Mapping[str, str]:  # noqa: ANN401  a document of MLflow
@@ -130,6 +130,15 @@ def after_cause(record: Record, run: Run, going_on: Collection[str]) -> str:
     return f"it did not run: {name} {end}" if end else ""
 
 
+def array_end(run: Run) -> tuple[str, str]:
+    """Return the status and the cause of an array in the cluster whose elements have all ended; empty before."""
+    codes = [value for key, value in run.items() if key.startswith("exit.0.")]
+    if "array" not in run or "image" not in run or len(codes) < int(run["elements"]):
+        return "", ""
+    failed = sum(code != "0" for code in codes)
+    return "FAILED" if failed else "FINISHED", f"{failed} of {len(codes)} elements have failed"
+
+
 def sweep(record: Record, fleet: Mapping[str, Any], now: float, removed: Collection[str] = ()) -> Sequence[Run]:
     """End the records of lost runs, and of those whose person was `removed`; return the others.
 
@@ -142,13 +151,17 @@ def sweep(record: Record, fleet: Mapping[str, Any], now: float, removed: Collect
     for run in runs:
         with suppress(ArithmeticError, ValueError):
             heard = max(heard, _last_sign(run))
-    ids, left = {str(run.get("id")) for run in runs}, list[Run]()
+    ids, known, left = {str(run.get("id")) for run in runs}, {run["run"] for run in runs}, list[Run]()
     for run in runs:
         try:
             cause = "its person was removed from the fleet" if run["run"] in removed else ""
             cause = cause or lost_cause(run, fleet, now, since, heard) or after_cause(record, run, ids)
+            if "parent" in run and run["parent"] not in known:
+                cause = "its array has ended"
+            # The last agent of an array may be lost before it has written its end.
+            status, cause = ("FAILED", cause) if cause else array_end(run)
             if cause:
-                record.end(run, cause)
+                record.end(run, cause, status)
             else:
                 left.append(run)
         except (OSError, http.client.HTTPException, ValueError, LookupError, ArithmeticError) as error:
