@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import time
@@ -365,6 +366,23 @@ def test_a_pod_that_is_told_to_go_leaves_a_run_that_waits(hub: RunHub, tmp_path:
     assert [gang.log(rank) for rank in range(2)] == ["ready\nsaved\n"] * 2
     assert (hub.tags["state"], hub.statuses, hub.ends) == ("queued", [], 0)
     assert hub.tags["cause"].startswith("stopped by SIGTERM, as at a shutdown: attempt 1 goes on from checkpoint ")
+
+
+def test_a_lost_pod_of_which_the_hub_has_not_heard_is_not_repeated_from_scratch(hub: RunHub, tmp_path: Path) -> None:
+    """What has run is also known by the folder of checkpoints: that of the pod is gone, and the hub was away."""
+    gang = pods(hub, tmp_path, 1, [*SHELL, "echo ready; exec sleep 5"])
+    wait_for(lambda: hub.log(0))
+    pod = gang.nodes[0].folder.parent / "pod"
+    gang.processes[0].kill()
+    assert gang.codes() == [-9]
+    hub.tags.pop("history")
+    shutil.rmtree(pod)
+    pod.mkdir()
+
+    gang.processes = [gang.nodes[0].agent("run", "--", *SHELL, "echo ready")]
+
+    assert gang.codes() == [137]
+    assert "has no complete checkpoint, and --scratch-ok is not given" in hub.tags["cause"]
 
 
 def test_a_pod_that_a_person_stops_ends_its_run(hub: RunHub, tmp_path: Path) -> None:

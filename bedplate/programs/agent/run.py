@@ -162,10 +162,11 @@ class Run:
         return (*stop_of(self._folder, self._grace), not self._is_pod or (self._folder / STOP).exists())
 
     def _history(self) -> History:
-        """Return what former agents of this run have noted, on the hub or in this folder."""
+        """Return what former agents of this run have noted: on the hub, in this folder, or beside the checkpoints."""
         texts = [self._read_tags(_PATIENCE).get("history", "")]
-        with suppress(OSError):
-            texts.append((self._folder / _HISTORY).read_text(encoding="utf-8"))
+        for file in (self._folder / _HISTORY, self._checkpoints / f".{_HISTORY}"):
+            with suppress(OSError):
+                texts.append(file.read_text(encoding="utf-8"))
         return max(map(history_of, texts), key=lambda history: (history.attempt, not history.is_open, history.has_run))
 
     def _read_tags(self, patience: float, run: str = "") -> Mapping[str, str]:
@@ -187,6 +188,9 @@ class Run:
             self._tags.update(tags)
             self._pending.update(tags)
         if tags.get("state") == "running":
+            # The folder of a pod ends with it, and the hub may be away.
+            with suppress(OSError):
+                write_text(self._checkpoints / f".{_HISTORY}", tags["history"])
             with suppress(HubError):
                 self._set_tags(tags, _NOTE)
         self._wake.set()
