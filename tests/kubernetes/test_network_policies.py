@@ -22,7 +22,7 @@ from bedplate.kubernetes.desired import admit_routers, desired_objects
 from bedplate.plan.cluster import PEOPLE, cluster_plan
 from roles.hardened.firewall import ruleset
 from tests.testlab.fleets.variants import lab_node, lab_plan
-from tests.testlab.kubernetes.binaries import find_policies, find_programs
+from tests.testlab.kubernetes.binaries import POLICIES, find_extra, find_programs
 from tests.testlab.kubernetes.control_plane import ControlPlane
 from tests.testlab.kubernetes.joined_node import local_address
 from tests.testlab.kubernetes.upstream import MIRROR, available_pins, read_upstream
@@ -115,7 +115,7 @@ def enforced() -> Iterator[Enforced]:
     need_root()
     for program in ("systemd-nspawn", "mmdebstrap", "slirp4netns", "nft", "ssh", "qemu-system-x86_64", "mke2fs"):
         need_program(program)
-    programs, built = find_programs(), find_policies()
+    programs, built = find_programs(), find_extra(POLICIES)
     if programs is None or built is None or not MIRROR.exists():
         lack("needs Kubernetes and kube-network-policies: `python -m tests.testlab.kubernetes` builds them")
     plan, worker = lab_plan(), lab_node(WORKER)

@@ -148,7 +148,7 @@ def test_containerd_has_the_version_of_the_stack() -> None:
     assert "Package: containerd.io\nPin: version 2.2.1-*\nPin-Priority: 990" in preferences
     assert 'Package: *\nPin: origin "download.docker.com"\nPin-Priority: -1' in preferences
     # Real kubelets of the tests run on this one.
-    assert "containerd/v2 v2.2.1\n" in (HERE / "kube" / CONTAINERD).read_text()
+    assert "containerd/v2 v2.2.1\n" in (HERE / "kube" / f"{CONTAINERD}.mod").read_text()
     assert "SystemdCgroup = true" in played.written(CONFIG)
 
 

@@ -4,12 +4,11 @@ import signal
 import sys
 
 from tests.testlab.kubernetes.binaries import (
+    EXTRAS,
     BuildError,
     build,
-    build_containerd,
-    build_policies,
+    build_extra,
     build_previous,
-    build_queues,
     find_programs,
 )
 from tests.testlab.kubernetes.control_plane import ControlPlane
@@ -21,9 +20,8 @@ def main() -> None:
     try:
         folder = find_programs() or build()
         build_previous()
-        build_containerd()
-        build_policies()
-        build_queues()
+        for name in EXTRAS:
+            build_extra(name)
         fetch_manifests()
     except BuildError as error:
         sys.exit(f"error: {error}")

@@ -23,7 +23,7 @@ _LINKS = (
     *("kubelet", "kubeadm", "kubectl", "fake-gpus"),
 )
 PROGRAMS = ("etcd", "kwok", "coredns", "flannel", *_LINKS)
-_PREVIOUS, CONTAINERD, _POLICIES, _QUEUES = "previous.mod", "containerd.mod", "policies.mod", "queues.mod"
+_PREVIOUS = "previous.mod"
 # The module and the package of each program that is built.
 _PACKAGES = {
     "kube": ("kube", "."),
@@ -34,12 +34,16 @@ _PACKAGES = {
     "coredns": ("coredns", "."),
     "flannel": ("flannel", "github.com/flannel-io/flannel"),
 }
-_CONTAINERD = {
-    name: ("kube", f"github.com/containerd/containerd/v2/cmd/{name}")
-    for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+CONTAINERD, POLICIES, QUEUES = "containerd", "policies", "queues"
+EXTRAS = {
+    CONTAINERD: {
+        name: ("kube", f"github.com/containerd/containerd/v2/cmd/{name}")
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
+    POLICIES: {"netpol": ("flannel", "sigs.k8s.io/kube-network-policies/cmd")},
+    QUEUES: {"kueue": ("kube", "sigs.k8s.io/kueue/cmd/kueue"), "jobset": ("kube", "sigs.k8s.io/jobset")},
 }
-_POLICY_PROGRAM = {"netpol": ("flannel", "sigs.k8s.io/kube-network-policies/cmd")}
-_QUEUE_PROGRAMS = {"kueue": ("kube", "sigs.k8s.io/kueue/cmd/kueue"), "jobset": ("kube", "sigs.k8s.io/jobset")}
+"""Programs beside the cluster's own, with the modules of `NAME.mod`: the container engine, and add-ons."""
 
 
 class BuildError(Exception):
@@ -91,49 +95,20 @@ def build_previous() -> Path:
     return _build(_previous_folder(), {"kube": ("kube", ".")}, _PREVIOUS)
 
 
-def find_containerd() -> Path | None:
-    """Return the folder with containerd, its shim and ctr, in the version of the stack; None without it."""
-    folder = _containerd_folder()
+def find_extra(name: str) -> Path | None:
+    """Return the folder of a name in EXTRAS, in the versions of the stack; None without it."""
+    folder = _extra_folder(name)
     return folder if folder.exists() else None
 
 
-def build_containerd() -> Path:
-    """Build containerd unless it is in the cache. Raises BuildError."""
-    return _build(_containerd_folder(), _CONTAINERD, CONTAINERD)
+def build_extra(name: str) -> Path:
+    """Build the programs of a name in EXTRAS unless they are in the cache. Raises BuildError."""
+    return _build(_extra_folder(name), EXTRAS[name], f"{name}.mod")
 
 
-def _containerd_folder() -> Path:
-    return CACHE / f"containerd-{_digest(HERE / 'kube' / name for name in (CONTAINERD, 'containerd.sum'))}"
-
-
-def find_policies() -> Path | None:
-    """Return the folder with kube-network-policies, in the version of the add-on; None without it."""
-    folder = _policies_folder()
-    return folder if folder.exists() else None
-
-
-def build_policies() -> Path:
-    """Build kube-network-policies unless it is in the cache. Raises BuildError."""
-    return _build(_policies_folder(), _POLICY_PROGRAM, _POLICIES)
-
-
-def _policies_folder() -> Path:
-    return CACHE / f"policies-{_digest(HERE / 'flannel' / name for name in (_POLICIES, 'policies.sum'))}"
-
-
-def find_queues() -> Path | None:
-    """Return the folder with Kueue and JobSet, in the versions of the add-ons; None without it."""
-    folder = _queues_folder()
-    return folder if folder.exists() else None
-
-
-def build_queues() -> Path:
-    """Build Kueue and JobSet unless they are in the cache. Raises BuildError."""
-    return _build(_queues_folder(), _QUEUE_PROGRAMS, _QUEUES)
-
-
-def _queues_folder() -> Path:
-    return CACHE / f"queues-{_digest(HERE / 'kube' / name for name in (_QUEUES, 'queues.sum'))}"
+def _extra_folder(name: str) -> Path:
+    module = HERE / next(iter(EXTRAS[name].values()))[0]
+    return CACHE / f"{name}-{_digest((module / f'{name}.mod', module / f'{name}.sum'))}"
 
 
 def _build(target: Path, packages: Mapping[str, tuple[str, str]], modules: str = "go.mod") -> Path:

@@ -30,7 +30,7 @@ from bedplate.kubernetes.desired import desired_objects
 from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.fleet import FleetPlan
 from tests.testlab.fleets.variants import lab_plan
-from tests.testlab.kubernetes.binaries import find_queues
+from tests.testlab.kubernetes.binaries import QUEUES, find_extra
 from tests.testlab.kubernetes.control_plane import MANAGER, ControlPlane, free_ports, wait_until
 from tests.testlab.kubernetes.upstream import MIRROR, available_pins, read_upstream
 from tests.testlab.run import lack
@@ -42,7 +42,7 @@ _CERTIFICATE = ("tls.crt", "tls.key")
 
 def queue_folder() -> Path:
     """Return the folder with Kueue and JobSet; the test is skipped, or fails at night, without it or the manifests."""
-    folder = find_queues()
+    folder = find_extra(QUEUES)
     if folder is None or not (MIRROR / "raw.githubusercontent.com/kubernetes-sigs/kueue").exists():
         lack("needs Kueue and JobSet: `python -m tests.testlab.kubernetes` builds them")
     return folder

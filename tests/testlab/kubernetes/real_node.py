@@ -21,7 +21,7 @@ from bedplate.plan.cluster import ClusterNode
 from bedplate.programs.worker.machine import KUBECONFIG
 from roles.base import ManagedFile, file_text
 from roles.kubernetes.role import FOLDER, PROVIDERS, kubelet_files
-from tests.testlab.kubernetes.binaries import find_containerd, find_programs
+from tests.testlab.kubernetes.binaries import CONTAINERD, find_extra, find_programs
 from tests.testlab.kubernetes.images import IMAGE
 from tests.testlab.run import lack
 
@@ -61,7 +61,8 @@ PODS: Mapping[str, Any] = {
 def need_real_nodes(*more: str) -> Path:
     """Return the folder of Kubernetes' programs; skip the test without what real kubelets need, or other programs."""
     programs, needed = find_programs(), (*PROGRAMS, *more)
-    if not (programs and find_containerd() and PLUGINS.exists() and all(map(shutil.which, needed))) or os.geteuid():
+    has_tools = PLUGINS.exists() and all(map(shutil.which, needed)) and not os.geteuid()
+    if not (programs and has_tools and find_extra(CONTAINERD)):
         lack(f"needs root, the programs of Kubernetes, containerd, {', '.join(needed)}, and Debian's CNI plugins")
     return programs
 
@@ -294,7 +295,7 @@ def real_node(
 
 def _with_containerd() -> Mapping[str, str]:
     """Return the environment of programs, which find containerd before that of the test's machine."""
-    return {**os.environ, "PATH": f"{find_containerd()}:{os.environ['PATH']}"}
+    return {**os.environ, "PATH": f"{find_extra(CONTAINERD)}:{os.environ['PATH']}"}
 
 
 def _run(*command: str, text: str = "", environment: Mapping[str, str] | None = None) -> str:
