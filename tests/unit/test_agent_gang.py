@@ -166,15 +166,20 @@ def test_a_stop_on_one_node_stops_all_within_a_second(hub: RunHub, tmp_path: Pat
     assert (hub.tags["cause"], hub.statuses) == ("stopped by ada", ["KILLED"])
 
 
+def lose_node(gang: AgentGang, node: int) -> None:
+    """Start a gang, and kill all of a node after some checkpoints."""
+    gang.start()
+    wait_for(lambda: len(list(gang.checkpoints.glob("step-*[0-9]"))) > 4)
+    program = gang.program_of(node)
+    gang.processes[node].kill()
+    os.kill(program, signal.SIGKILL)
+
+
 @pytest.mark.nightly
 def test_a_lost_node_ends_the_others_for_a_new_start(hub: RunHub, tmp_path: Path) -> None:
     """They leave with 200, the record waits; new agents go on from the checkpoint as the next attempt."""
     gang = AgentGang(hub, tmp_path, 3, trainer(60, 0.05))
-    gang.start()
-    wait_for(lambda: len(list(gang.checkpoints.glob("step-*[0-9]"))) > 4)
-    program = gang.program_of(2)
-    gang.processes[2].kill()
-    os.kill(program, signal.SIGKILL)
+    lose_node(gang, 2)
 
     assert gang.codes() == [200, 200, -9]
     assert (hub.tags["state"], hub.statuses) == ("queued", [])
@@ -189,11 +194,7 @@ def test_a_lost_node_ends_the_others_for_a_new_start(hub: RunHub, tmp_path: Path
 def test_a_lost_coordinator_ends_the_others_for_a_new_start(hub: RunHub, tmp_path: Path) -> None:
     """Its successor knows from the record what was there, and the cause."""
     gang = AgentGang(hub, tmp_path, 2, trainer(60, 0.05))
-    gang.start()
-    wait_for(lambda: len(list(gang.checkpoints.glob("step-*[0-9]"))) > 4)
-    program = gang.program_of(0)
-    gang.processes[0].kill()
-    os.kill(program, signal.SIGKILL)
+    lose_node(gang, 0)
 
     assert gang.codes() == [-9, 200]
     (gang.nodes[0].folder / "history.json").unlink()
