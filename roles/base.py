@@ -222,13 +222,15 @@ def file_text(name: str) -> str:
 
 
 _PROGRAMS = Path(bedplate.programs.__file__).parent
+# Modules besides a program's own, and those that all have.
+_SHARED = {"agent": ("connection.py", "elements.py"), "hub": ("elements.py",)}
 LIBRARY = "/usr/local/lib/bedplate"
 
 
 def program_texts(name: str) -> Mapping[str, str]:
     """Return the text of each file of a program of `bedplate.programs`, and of what all share, by path below it."""
     own = (*_PROGRAMS.glob(f"{name}.py"), *_PROGRAMS.glob(f"{name}/*.py"), *_PROGRAMS.glob(f"{name}/*.txt"))
-    shared = ("__init__.py", "program.py", *(["connection.py"] if name == "agent" else []))
+    shared = ("__init__.py", "program.py", *_SHARED.get(name, ()))
     paths = (*(_PROGRAMS / path for path in shared), *sorted(own))
     return {path.relative_to(_PROGRAMS).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 

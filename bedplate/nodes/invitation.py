@@ -27,6 +27,7 @@ _BEDPLATE = Path(__file__).parents[1]
 _BP = (
     "programs/__init__.py",
     "programs/connection.py",
+    "programs/elements.py",
     "programs/program.py",
     "programs/agent/*.py",
     "programs/bp/*.py",

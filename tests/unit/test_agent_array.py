@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from bedplate.programs.agent.elements import codes_of, elements_of, end_of, progress, text_of
+from bedplate.programs.elements import codes_of, elements_of, end_of, progress, text_of
 from tests.testlab.fakes.laptop import Answer, oldest_python
 from tests.testlab.fakes.runs import _MAIN, ARTIFACTS, RUN_ID, AgentRun, RunHub, wait_for
 

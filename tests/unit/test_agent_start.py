@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bedplate.programs.agent.__main__ import AGENT
-from bedplate.programs.agent.gang import NO_LEASE
 from bedplate.programs.agent.member import GPUS
+from bedplate.programs.agent.restarts import NO_LEASE
 from bedplate.programs.agent.run import END
 from tests.testlab.fakes.laptop import TOKEN, oldest_python
 from tests.testlab.fakes.runs import ARTIFACTS, ROOT, AgentRun, RunHub, wait_for

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from ..connection import AWAY, HubError
+from ..elements import element_of_pod
 from ..program import ProgramError, output, run, write_text
 from .array import Array, Element, element_variables
-from .elements import element_of_pod
-from .gang import NO_LEASE, PEER_LOST
 from .member import GPUS
-from .run import END, RECORDED, STARTED, STOP, STOPPED, WRONG_SETTINGS, Run, read, stop_of, write_end
+from .restarts import NO_LEASE, NOTICED, PEER_LOST, WRONG_SETTINGS
+from .run import END, RECORDED, STARTED, STOP, Run, read, stop_of, write_end
 from .spool import follow_attempts
 
 AGENT = "/usr/local/bin/bedplate-agent"
@@ -123,12 +123,12 @@ def _end(folder: Path) -> None:
     (folder / "secrets").unlink(missing_ok=True)
     code, cause = _KILLED, f"the agent ended before its program: {result}, {status}"
     if (folder / STOP).exists():
-        code, cause = STOPPED, stop_of(folder)[0]
+        code, cause = NOTICED, stop_of(folder)[0]
     elif status == str(NO_LEASE):
         code, cause = NO_LEASE, "no GPUs were free in time"
     elif given["boot"] != _boot():
         cause = "the machine lost power or restarted"
-    end = write_end(folder, code, cause, {}, is_stopped=code == STOPPED)
+    end = write_end(folder, code, cause, {}, is_stopped=code == NOTICED)
     Run(folder, _variables(folder, given)).write_record(end, given["grace"])
 
 

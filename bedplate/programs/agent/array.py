@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ..connection import HubError
-from .elements import codes_of, elements_of, end_of
-from .gang import PEER_LOST
+from ..elements import codes_of, elements_of, end_of
 from .links import Message
 from .member import GPUS
 from .ranks import adopt, children
-from .run import END, RECORDED, STOP, STOPPED, Run, read, stop_of, write_end
+from .restarts import NOTICED, PEER_LOST
+from .run import END, RECORDED, STOP, Run, read, stop_of, write_end
 
 _API, _TAG, _KILLED = "/api/2.0/mlflow/runs/", "bedplate.", 137
 _FILES = ("token", "certificate", "secrets", "params")
@@ -77,7 +77,7 @@ class Element(Run):
     def close(self, code: int, cause: str) -> None:
         """Write the end of this element, whose agent has not. Raises HubError."""
         self.find_record()
-        self.write_record(write_end(self._folder, code, cause, {}, is_stopped=code == STOPPED), _PATIENCE)
+        self.write_record(write_end(self._folder, code, cause, {}, is_stopped=code == NOTICED), _PATIENCE)
 
     def _log_name(self, rank: int) -> str:
         return f"{self._element}.{rank}" if rank else str(self._element)
@@ -146,7 +146,7 @@ class Array(Run):
         codes = {element: str(read(path)["code"]) for element, path in ends.items() if path.exists()}
         code, cause = end_of(self._elements, codes)
         if self._is_stopped:
-            code, cause = STOPPED, stop_of(self._folder)[0]
+            code, cause = NOTICED, stop_of(self._folder)[0]
         return {"is_over": True, "code": code, "status": code, "cause": cause, "is_stopped": self._is_stopped}
 
     def _place(self, element: int) -> Path:

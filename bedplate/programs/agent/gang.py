@@ -17,8 +17,12 @@ from .ranks import AFTER_FAILURE
 from .restarts import (
     AGAIN,
     MACHINE,
+    NO_CODE,
+    NO_LEASE,
     NOTICE,
+    NOTICED,
     OVER,
+    PEER_LOST,
     STOP,
     Cause,
     History,
@@ -30,7 +34,6 @@ from .restarts import (
     suspects,
 )
 
-PEER_LOST, NOTICED, NO_LEASE, NO_CODE = 200, 201, 202, 203
 JOIN = 3_600.0
 """Seconds for all nodes to join: their machines may have to start, and to pull an image."""
 # Seconds: for a node to say that its ranks have ended, for a lease of one machine, and for a program to open its
@@ -39,7 +42,7 @@ _END, _TURN, _OPEN_LEAST, _OPEN = 90.0, 60.0, 60.0, 600.0
 _PAUSES = (5.0, 30.0)
 
 
-class Gang(NamedTuple):
+class Settings(NamedTuple):
     """The size and the limits of a run; `seconds` are those of its program, `wait` those for leases of GPUs."""
 
     nodes: int
@@ -74,7 +77,7 @@ _Item = tuple[int, AnyLink, Message]
 class Coordinator:
     """Leads all nodes. `member` is the link of the agent's own node."""
 
-    def __init__(self, gang: Gang, record: Record, history: History) -> None:
+    def __init__(self, gang: Settings, record: Record, history: History) -> None:
         self.gang, self.record, self.history = gang, record, history
         self._inbox, to_member = SimpleQueue[_Item](), SimpleQueue[Message]()
         own = Local(to_member.put, to_member.get)

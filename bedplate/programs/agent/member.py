@@ -13,9 +13,9 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from .checkpoints import Opened
-from .gang import NOTICED, PEER_LOST
 from .links import BEAT, AnyLink, Link, Message
 from .ranks import AFTER_FAILURE, KernelLog, Ranks
+from .restarts import NOTICED, PEER_LOST
 
 GPUS = "/usr/local/bin/bedplate-gpus"
 # Seconds between two looks at what happens on this node. Ranks of an attempt whose ends are recorded: a record with

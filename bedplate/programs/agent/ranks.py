@@ -155,12 +155,17 @@ def adopt() -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def children() -> Iterator[int]:
-    """Yield the processes whose parent is this one."""
+def children() -> Sequence[int]:
+    """Return the processes whose parent is this one."""
+    return [pid for pid, parent, _, _ in processes() if parent == os.getpid()]
+
+
+def processes() -> Iterator[tuple[int, int, int, int]]:
+    """Yield number, parent, ticks with those of ended children, and start of each process: proc(5)."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            if path.read_text(errors="replace").rpartition(")")[2].split()[1] == str(os.getpid()):
-                yield int(path.parent.name)
+            words = path.read_text(errors="replace").rpartition(")")[2].split()
+            yield int(path.parent.name), int(words[1]), sum(map(int, words[11:15])), int(words[19])
 
 
 def _signal(processes: Iterable[int], number: int) -> None:

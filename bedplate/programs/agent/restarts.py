@@ -10,8 +10,9 @@ FABRIC, UNKNOWN, STOP = "fabric", "unknown", "stop"
 AGAIN, MADE_AGAIN, OVER = "again", "made again", "over"
 """What follows: an attempt in place, one of new agents, or the end of the run."""
 _ABORTED, _KILLED, _TERMINATED, _SIGNALS = 134, 137, 143, range(129, 193)
-# Of the agent: stopped, and refused by the hub.
-_STOPPED, _OWN = frozenset({201, 205}), range(200, 206)
+_OWN = PEER_LOST, NOTICED, NO_LEASE, NO_CODE, WRONG_SETTINGS, REFUSED = range(200, 206)
+"""Exit codes of the agent, in this order: a peer is lost, it was told to end, and the hub refuses the run."""
+_STOPPED = {NOTICED, REFUSED}
 # Seconds: by which the loss of a machine is seen later than its effects, between a killed rank and the errors of its
 # peers, and in which one end may be the effect of another.
 _LATE, _KILL_FIRST, _EFFECT = 2.0, 1.0, 5.0

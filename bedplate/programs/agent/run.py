@@ -18,16 +18,15 @@ from urllib.parse import quote
 
 from ..connection import Connection, HubError
 from ..program import write_text
-from .gang import JOIN, NO_CODE, NOTICED, PEER_LOST, Coordinator, Gang
+from .gang import JOIN, Coordinator, Settings
 from .links import AnyLink, Link, Message, connect, interface_to
 from .member import Member
 from .packs import CodeError, check_out
 from .ranks import Ranks
-from .restarts import History, Policy, history_of
+from .restarts import NO_CODE, NOTICED, PEER_LOST, REFUSED, History, Policy, history_of
 from .spool import Spool
 from .witness import Witness
 
-STOPPED, WRONG_SETTINGS, REFUSED = NOTICED, 204, 205
 END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
 _UNPACKED, _HISTORY = "unpacked", "history.json"
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
@@ -97,7 +96,7 @@ class Run:
             person = self.stopped_by() if self._is_pod else ""
             is_over = not self._is_pod or bool(person)
             cause = f"stopped by {person}" if person else cause
-            message = {"is_over": is_over, "code": STOPPED, "status": STOPPED, "cause": cause, "is_stopped": True}
+            message = {"is_over": is_over, "code": NOTICED, "status": NOTICED, "cause": cause, "is_stopped": True}
         except (HubError, OSError, ValueError, TypeError) as error:
             message = {"is_over": True, "code": NO_CODE, "status": NO_CODE, "cause": f"no start: {error}"}
         # While the record waits for the hub, the GPUs are for others.
@@ -138,7 +137,7 @@ class Run:
         policy = Policy(int(self._told["RESTARTS"] or 0), bool(self._told["SCRATCH_OK"]), str(self._checkpoints))
         port, wait = int(self._told["PORT"] or _PORT), float(self._told["WAIT"] or "inf")
         gpus = int(self._told["GPUS"]) if self._nodes > 1 and not self._is_pod else 0
-        gang = Gang(self._nodes, port, self._token(), policy, self._grace, self._seconds, bool(gpus), wait)
+        gang = Settings(self._nodes, port, self._token(), policy, self._grace, self._seconds, bool(gpus), wait)
         if not self._node:
             self._coordinator = Coordinator(gang, self, self._history())
             self._coordinator.start()

@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from .ranks import processes
 
 # The part of one processor below which a program does not work, and seconds that its helpers may use in any case.
 _LEAST, _HELPERS = 0.01, 0.5
@@ -39,18 +40,10 @@ def _used_seconds() -> float:
     """Return the processor seconds of all descendants of this process, also of those that have ended."""
     own = os.times()
     seconds, parents = own.children_user + own.children_system, {os.getpid()}
-    rows = sorted(_processes(), key=lambda row: row[3])
+    rows = sorted(processes(), key=lambda row: row[3])
     for pid, parent, ticks, _ in rows:
         # A process begins after its parent, but for those that this process has inherited.
         if parent in parents:
             parents.add(pid)
             seconds += ticks / _TICKS
     return seconds
-
-
-def _processes() -> Iterator[tuple[int, int, int, int]]:
-    """Yield number, parent, ticks with those of ended children, and start of each process: proc(5)."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            words = path.read_text(errors="replace").rpartition(")")[2].split()
-            yield int(path.parent.name), int(words[1]), sum(map(int, words[11:15])), int(words[19])

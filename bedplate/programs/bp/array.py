@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..agent.elements import codes_of, elements_of, progress, text_of
+from ..elements import codes_of, elements_of, progress, text_of
 from .hub import PARTLY, WRONG, BpError, Hub, say
 from .places import Place
 from .records import find_run, has_run_ended

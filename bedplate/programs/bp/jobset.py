@@ -12,15 +12,18 @@ from typing import Any
 from urllib.parse import urlsplit
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from ..agent.elements import elements_of
+from ..agent.restarts import NOTICED, PEER_LOST
+from ..elements import elements_of
 from .places import Place
 
 GANG = "bedplate/gang"
 """The label of pods, with an empty value, that may start without one another."""
 LABEL, CONTAINER, KIND, API_VERSION = "bedplate/run", "run", "JobSet", "jobset.x-k8s.io/v1alpha2"
 """The label with a run's id, the container of its pods, and what bp creates."""
-LOST, NOTICED = 200, 201
-"""Exit codes of an agent whose peer or machine is lost, and of one that was told to end."""
+QUEUE, PRIORITY, AFTER = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class", "bedplate/after"
+"""Labels of a JobSet, and the annotation with the run that must end before."""
+HELD = "held"
+"""The queue of runs that wait for another one."""
 _FOLDER, _WORK, _SECRET = "/run/bedplate/run", "/bedplate", "run"
 # Seconds: an ended JobSet is kept so that `kubectl` shows it, too. Agents of a run listen on a port of its first pod.
 _KEPT, _PORT = 86_400, 29_399
@@ -28,6 +31,9 @@ _KEPT, _PORT = 86_400, 29_399
 _LONGEST_NAME, _HASH = 45, 8
 _EFA, _HUGE_PAGES = "vpc.amazonaws.com/efa", 5_120
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+# Exit codes of agents that are made again, and all that end a run but those of signals.
+_AGAIN: Mapping[str, Any] = {"containerName": CONTAINER, "operator": "In", "values": [PEER_LOST, NOTICED]}
+_FINAL: Mapping[str, Any] = {**_AGAIN, "operator": "NotIn", "values": [0, 137, 143, PEER_LOST, NOTICED]}
 _START = """import sys
 if sys.version_info < (3, 9):
     sys.exit("error: runs need Python 3.9 or newer in their image")
@@ -76,12 +82,9 @@ def jobset_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Ma
             "spec": _pod(run, place, cluster, claims),
         },
     }
-    queue = {
-        "kueue.x-k8s.io/queue-name": "held" if run["after"] else "default",
-        "kueue.x-k8s.io/priority-class": run["priority"],
-    }
+    queue = {QUEUE: HELD if run["after"] else "default", PRIORITY: run["priority"]}
     metadata = {"name": name_of(run["id"]), "labels": {**labels, **queue}}
-    metadata |= {"annotations": {"bedplate/after": run["after"]}} if run["after"] else {}
+    metadata |= {"annotations": {AFTER: run["after"]}} if run["after"] else {}
     spec = {
         # Host names need a Service, and a namespace has at most so many.
         "network": {"enableDNSHostnames": nodes > 1, "publishNotReadyAddresses": True},
@@ -95,25 +98,21 @@ def jobset_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Ma
 
 def _pod_rules() -> Iterator[Object]:
     """Yield which pods end their Job, in the order in which they are tried; its message has their code or condition."""
-    codes, killed = [LOST, NOTICED], [137, 143]
-    yield {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": codes}}
+    yield {"action": "FailJob", "onExitCodes": _AGAIN}
     # What has ended by itself has ended, also while its node is drained.
-    final = {"containerName": CONTAINER, "operator": "NotIn", "values": [0, *killed, *codes]}
-    yield {"action": "FailJob", "onExitCodes": final}
+    yield {"action": "FailJob", "onExitCodes": _FINAL}
     yield {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
 def _element_rules() -> Iterator[Object]:
     """Yield which elements have failed, and which are repeated: the latter are lost with their machine, or moved."""
-    again = [LOST, NOTICED]
-    yield {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": again}}
-    final = {"containerName": CONTAINER, "operator": "NotIn", "values": [0, 137, 143, *again]}
-    yield {"action": "FailIndex", "onExitCodes": final}
+    yield {"action": "Ignore", "onExitCodes": _AGAIN}
+    yield {"action": "FailIndex", "onExitCodes": _FINAL}
     yield {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
 def _rules() -> Iterator[Object]:
-    patterns = {"agent": f"exit code ({LOST}|{NOTICED}) ", "node": "condition DisruptionTarget "}
+    patterns = {"agent": f"exit code ({PEER_LOST}|{NOTICED}) ", "node": "condition DisruptionTarget "}
     for name, pattern in patterns.items():
         reasons = {"onJobFailureReasons": ["PodFailurePolicy"], "onJobFailureMessagePatterns": [pattern]}
         yield {"name": name, "action": "RestartJobSetAndIgnoreMaxRestarts", **reasons}

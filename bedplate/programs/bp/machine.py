@@ -11,11 +11,12 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 from zlib import crc32
 
+from ..agent.restarts import WRONG_SETTINGS
 from .hub import PARTLY, BpError, Hub, PrintedError, check_ssh, write
 from .records import find_run, has_run_ended
 
-LOST, REFUSED = 255, 204
-"""The exit status of ssh without a connection, and that of an agent that has printed why it does nothing."""
+LOST = 255
+"""The exit status of ssh without a connection."""
 # Below the ports that kernels give to connections. Two runs of a machine rarely have the same.
 _PORTS = range(20_000, 32_768)
 _INTERRUPTED = 130
@@ -86,8 +87,10 @@ class Agent:
 
     def refusal(self, what: str, status: int) -> BpError:
         """Return the exception for what the machine does not do, with the exit status of ssh."""
-        kind = PrintedError if status == REFUSED else BpError
-        return kind(f"{self.machine} {what}: status {status}", "" if status == REFUSED else "its message is above")
+        # By this status an agent has printed why it does nothing.
+        is_printed = status == WRONG_SETTINGS
+        kind = PrintedError if is_printed else BpError
+        return kind(f"{self.machine} {what}: status {status}", "" if is_printed else "its message is above")
 
     def _wait(self, *, is_checked: bool) -> int:
         """Return the exit status of ssh. Raises BpError if that is checked, and it can never connect."""

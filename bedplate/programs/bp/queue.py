@@ -10,11 +10,11 @@ from typing import Any
 
 from .cluster import Api, api_of, no_queue
 from .hub import BpError, Hub
+from .jobset import AFTER, API_VERSION, HELD, LABEL, PRIORITY, QUEUE
 from .records import moment, table
 
-_QUEUE, _PRIORITY, _AFTER = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class", "bedplate/after"
-_WAITS, _RUN, _GPUS = "bedplate/waits", "bedplate/run", "nvidia.com/gpu"
-_JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
+_WAITS, _GPUS = "bedplate/waits", "nvidia.com/gpu"
+_JOBSETS = f"/apis/{API_VERSION}/namespaces/{{}}/jobsets"
 _WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
 _LINE = "/apis/visibility.kueue.x-k8s.io/v1beta2/{}/pendingworkloads?limit=10000"
 # The server of the line may be away, and a run may start while it is read.
@@ -30,7 +30,7 @@ def read_queue(hub: Hub, count: int, *, is_all: bool) -> Object:
         own = api.cluster.namespace
         line, unknown = _line(api, "clusterqueues/fleet")
         # Kueue has no place for what is held. One list of all runs takes seconds if there are hundreds.
-        query = "" if unknown else f"?labelSelector={_QUEUE}=held"
+        query = "" if unknown else f"?labelSelector={QUEUE}={HELD}"
         try:
             others = [item for item in api.call(_JOBSETS.format(own) + query)["items"] if _is_waiting(item)]
         except BpError as error:
@@ -49,9 +49,9 @@ def waiting_lines(api: Api, name: str) -> Sequence[str]:
     item = api.call(f"{_JOBSETS.format(own)}/{name}")
     if not _is_waiting(item):
         return []
-    entry = _line(api, f"namespaces/{own}/localqueues/{item['metadata']['labels'][_QUEUE]}")[0].get((own, name))
+    entry = _line(api, f"namespaces/{own}/localqueues/{item['metadata']['labels'][QUEUE]}")[0].get((own, name))
     said = _message(api, entry) if entry else ""
-    if not entry and item["metadata"]["labels"][_QUEUE] != "held":
+    if not entry and item["metadata"]["labels"][QUEUE] != HELD:
         # Kueue has words for what has no place, too, such as a run whose pods did not get ready.
         query = f"?labelSelector=kueue.x-k8s.io/job-uid={item['metadata']['uid']}"
         said = " ".join(map(_said, api.call(_WORKLOADS.format(own) + query)["items"]))
@@ -91,7 +91,7 @@ def _owner(entry: Object) -> str:
 
 
 def _is_waiting(item: Object) -> bool:
-    is_queued = bool(item["spec"].get("suspend")) and _QUEUE in item["metadata"].get("labels", {})
+    is_queued = bool(item["spec"].get("suspend")) and QUEUE in item["metadata"].get("labels", {})
     return is_queued and not item.get("status", {}).get("terminalState")
 
 
@@ -130,12 +130,12 @@ def _run(item: Object, entry: "Object | None", said: str = "") -> Object:
         count = job.get("replicas", 1) * spec.get("parallelism", 1)
         limits = [part.get("resources", {}).get("limits", {}) for part in spec["template"]["spec"]["containers"]]
         nodes, gpus = nodes + count, gpus + count * sum(int(limit.get(_GPUS, 0)) for limit in limits)
-    former, _, wish = notes.get(_AFTER, "").partition(":")
+    former, _, wish = notes.get(AFTER, "").partition(":")
     why = notes.get(_WAITS) or said or "Its queue has not looked at it yet."
-    if labels[_QUEUE] == "held":
-        by_hand = f"It is held until its label {_QUEUE} is `default`."
+    if labels[QUEUE] == HELD:
+        by_hand = f"It is held until its label {QUEUE} is `default`."
         why = f"It starts when {former} has ended{' well' if wish == 'ok' else ''}." if former else by_hand
-    return _facts(meta, entry, labels.get(_RUN, meta["name"]), labels.get(_PRIORITY, "normal"), gpus, nodes, why)
+    return _facts(meta, entry, labels.get(LABEL, meta["name"]), labels.get(PRIORITY, "normal"), gpus, nodes, why)
 
 
 def _facts(meta: Object, entry: "Object | None", *facts: object) -> Object:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
-from ..agent.elements import progress
+from ..elements import progress
 from .hub import HELD, WRONG, BpError, Hub
 
 _API, _EXPERIMENT, _TAG = "/api/2.0/mlflow/", "jobs", "bedplate."

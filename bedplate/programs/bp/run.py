@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
+from ..agent.restarts import NO_CODE
 from .array import FORM, array_tags, follow_array, read_array, set_pace
 from .hub import PARTLY, WRONG, BpError, Hub, say
 from .limits import limit_lines, paid_seconds
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 # Seconds between the signal to a program and its end by force.
 _GRACE = 30
-_INTERRUPTED, _NO_CODE, _LONGEST = 130, 203, 5_000
+_INTERRUPTED, _LONGEST = 130, 5_000
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400}
 # Seconds for which the hub has a pack: an operator may remove old ones, and a run with `-d` tells nobody of it.
 _STAYS = 30 * 86_400
@@ -122,7 +123,7 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
         packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
         new = {name: pack for name, pack in packs.items() if not _is_sent(pack)}
         code = start_code(hub, options, asked.result(), document, Code(snapshot, [*packs], new, stack.close))
-    if code == _NO_CODE:
+    if code == NO_CODE:
         # The hub may have lost a pack that this laptop counts as sent.
         shadow.forget()
     return code
@@ -250,12 +251,11 @@ def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, Gang, "
 def _follow(hub: Hub, agent: Union[Agent, Gang, "JobSet"], document: Mapping[str, Any], *, is_followed: bool) -> int:
     """Start a run, and follow it if the agent does; return its exit code. Ctrl-C leaves the run alone."""
     try:
-        code, look = agent.run(document), getattr(agent, "look", lambda _: "")
-        return (
-            follow_array(hub, document["run"], partial(look, document))
-            if document["elements"] and is_followed
-            else code
-        )
+        code = agent.run(document)
+        if not (document["elements"] and is_followed):
+            return code
+        look = getattr(agent, "look", lambda _: "")
+        return follow_array(hub, document["run"], partial(look, document))
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         agent.close()

@@ -14,10 +14,11 @@ from typing import Any
 from urllib.parse import quote
 
 from ..agent.packs import CodeError, check_out
+from ..agent.restarts import WRONG_SETTINGS
 from .array import repeated
 from .cluster import api_of, is_running
 from .hub import WRONG, BpError, Hub, printable, say, write
-from .machine import LOST, REFUSED, Agent, ssh_command, stop_agents
+from .machine import LOST, Agent, ssh_command, stop_agents
 from .pods import NotRunningError, Record, follow
 from .records import OUTPUT, change_run, differences, end_run, find_run, has_run_ended, output_files, stored_names
 from .run import SECRET, Code, read_options, start_code
@@ -147,7 +148,7 @@ def _follow(hub: Hub, run: Run, rank: int, output: _Output) -> bool:
         return False
     output.end += count
     # The program may have ended with one of these; the record says that.
-    return status not in {LOST, REFUSED}
+    return status not in {LOST, WRONG_SETTINGS}
 
 
 def _stop(hub: Hub, run: Run, options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from ..elements import codes_of, elements_of, end_of
 from .records import Lines
 from .tokens import LONGEST
 
@@ -132,11 +133,11 @@ def after_cause(record: Record, run: Run, going_on: Collection[str]) -> str:
 
 def array_end(run: Run) -> tuple[str, str]:
     """Return the status and the cause of an array in the cluster whose elements have all ended; empty before."""
-    codes = [value for key, value in run.items() if key.startswith("exit.0.")]
-    if "array" not in run or "image" not in run or len(codes) < int(run["elements"]):
+    elements, codes = elements_of(run["array"]) if "array" in run else (), codes_of(run)
+    if not elements or "image" not in run or {*elements} - codes.keys():
         return "", ""
-    failed = sum(code != "0" for code in codes)
-    return "FAILED" if failed else "FINISHED", f"{failed} of {len(codes)} elements have failed"
+    code, cause = end_of(elements, codes)
+    return "FAILED" if code else "FINISHED", cause
 
 
 def sweep(record: Record, fleet: Mapping[str, Any], now: float, removed: Collection[str] = ()) -> Sequence[Run]:
