@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.programs.agent.links import Link, connect
+from bedplate.programs.agent.restarts import History
 from tests.testlab.fakes.gangs import ID, AgentGang, final_value, pod_variables, trainer
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import RunHub, wait_for
@@ -313,6 +314,20 @@ def test_time_counts_also_if_the_agent_is_killed(hub: RunHub, tmp_path: Path) ->
 
     assert (hub.tags["cause"], hub.tags["attempt"]) == ("stopped: its time was over", "1")
     assert time.monotonic() - start < 3.5
+
+
+def test_a_run_that_is_over_is_not_started_again(hub: RunHub, tmp_path: Path) -> None:
+    """Its agents may be killed between the decision and the end: their successors write that, whatever it was."""
+    over = History(attempt=0, has_run=True, cause="the program ended with exit code 7", end=(7, False))
+    hub.tags["history"] = over.text
+    gang = AgentGang(hub, tmp_path, 2, [*SHELL, "echo again"])
+    gang.checkpoints.mkdir()
+    (gang.checkpoints / "one").write_text("1")
+
+    assert gang.run() == [7, 7]
+
+    assert (hub.tags["cause"], hub.tags["code"], hub.statuses) == (over.cause, "7", ["FAILED"])
+    assert not gang.output(0)
 
 
 def test_a_history_that_somebody_has_changed_ends_the_run(hub: RunHub, tmp_path: Path) -> None:

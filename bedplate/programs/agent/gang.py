@@ -28,9 +28,9 @@ from .restarts import (
     History,
     Policy,
     Step,
+    begin,
     decide,
     first_cause,
-    first_step,
     suspects,
 )
 
@@ -153,7 +153,9 @@ class Coordinator:
 
     def _lead_attempts(self) -> Message:
         """Return how the attempts end."""
-        step, kinds, wait = self._first_step(), frozenset[str](), JOIN
+        step, kinds, wait = begin(self.history, self.checkpoints, self.gang.policy), frozenset[str](), JOIN
+        if self.history.is_open:
+            self._note_end(step)
         if step.action == OVER:
             self._gather(_END)
         while step.action == AGAIN:
@@ -177,15 +179,6 @@ class Coordinator:
         while len(self.links) > 1 and time.monotonic() < end:
             time.sleep(BEAT / 10)
 
-    def _first_step(self) -> Step:
-        """Return the first step of these agents: former ones may have been lost in an attempt."""
-        if not self.history.is_open:
-            return first_step(self.history, self.checkpoints, self.gang.policy)
-        cause = Cause(MACHINE, 137, "the agent of node 0 ended before its program")
-        step = decide(self.history, cause, frozenset(), self.checkpoints, self.gang.policy)
-        self._note_end(step)
-        return step
-
     def _live(self, step: Step) -> tuple[Cause, frozenset[str]]:
         """Live through an attempt; return its cause, and the kinds of all that has happened."""
         self.history = replace(self.history, is_open=True)
@@ -198,9 +191,12 @@ class Coordinator:
         return _Attempt(self, step).live()
 
     def _note_end(self, step: Step) -> None:
+        """Note how an attempt has ended, and the run: whoever comes after a killed agent starts no program again."""
         self.history = step.history
-        tags = {"history": step.history.text, "suspect": suspects(step.history)}
-        tags["checkpoint"] = step.history.newest.partition("/")[2]
+        if step.action == OVER:
+            self.history = replace(step.history, cause=step.text, end=(step.code, step.is_own))
+        tags = {"history": self.history.text, "suspect": suspects(self.history)}
+        tags["checkpoint"] = self.history.newest.partition("/")[2]
         self.record.note({key: value for key, value in tags.items() if value})
 
     def next(self, seconds: float) -> "_Item | None":

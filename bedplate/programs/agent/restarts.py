@@ -97,7 +97,8 @@ class History:
     """What must be known of former attempts. `is_open`: the last one has no end yet.
 
     `failures` counts the program's own, `stale` attempts in a row without a new checkpoint, `first` has the seconds
-    until the first checkpoint, `used` those of all attempts.
+    until the first checkpoint, `used` those of all attempts. `end` has the exit code of a run that is over, and whether
+    it is the agent's.
     """
 
     attempt: int = -1
@@ -111,6 +112,7 @@ class History:
     first: float = 0.0
     used: float = 0.0
     skipped: Sequence[str] = ()
+    end: "tuple[int, bool] | None" = None
     blamed: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -163,6 +165,17 @@ class Step:
     def status(self) -> int:
         """The exit code of the agent: its own ones, on which others act, are not those of a program."""
         return 1 if self.code in _OWN and not self.is_own else self.code
+
+
+def begin(history: History, checkpoints: Sequence[Checkpoint], policy: Policy) -> Step:
+    """Return the first step of new agents: former ones may be lost in an attempt, or before they wrote the end."""
+    if history.end:
+        code, is_own = history.end
+        return Step(OVER, history.cause, code, history, is_own=is_own)
+    if not history.is_open:
+        return first_step(history, checkpoints, policy)
+    cause = Cause(MACHINE, 137, "the agent of node 0 ended before its program")
+    return decide(history, cause, frozenset(), checkpoints, policy)
 
 
 def decide(
