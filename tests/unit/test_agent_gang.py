@@ -110,13 +110,38 @@ def test_a_node_without_code_ends_the_gang_before_its_start(hub: RunHub, tmp_pat
     assert (hub.statuses, gang.output(0)) == (["FAILED"], "")
 
 
+def test_a_node_that_is_stopped_before_the_start_keeps_no_other_waiting(hub: RunHub, tmp_path: Path) -> None:
+    """Its machine shuts down while it waits for the first node, which starts later."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(40, 0.05))
+    for run in gang.nodes:
+        run.prepare()
+    second = gang.nodes[1].agent("run", "--folder", str(gang.nodes[1].folder))
+    wait_for((gang.nodes[1].folder / "started").exists)
+    first = gang.nodes[0].agent("run", "--folder", str(gang.nodes[0].folder))
+    gang.processes = [first, second]
+    wait_for(lambda: answers(gang.port))
+    second.send_signal(signal.SIGTERM)
+
+    assert gang.codes() == [201, 201]
+
+    assert hub.tags["cause"].startswith("stopped by SIGTERM")
+    assert hub.statuses == ["KILLED"]
+
+
+def answers(port: int) -> bool:
+    """Return whether something listens on a port of this machine."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
 def test_a_killed_rank_is_repeated_in_place_within_seconds(hub: RunHub, tmp_path: Path) -> None:
     """All ranks go on from the newest checkpoint; the end is that of an uninterrupted run."""
     gang = AgentGang(hub, tmp_path, 2, trainer(40, 0.05))
     gang.start()
     wait_for(lambda: len(list(gang.checkpoints.glob("step-*[0-9]"))) > 4)
 
-    os.kill(gang.program_of(1), signal.SIGKILL)
+    os.kill(gang.wait_for_program(1), signal.SIGKILL)
     killed = time.monotonic()
     wait_for(lambda: "begin" in gang.output(1, 1))
     seconds = time.monotonic() - killed
@@ -171,7 +196,7 @@ def lose_node(gang: AgentGang, node: int) -> None:
     """Start a gang, and kill all of a node after some checkpoints."""
     gang.start()
     wait_for(lambda: len(list(gang.checkpoints.glob("step-*[0-9]"))) > 4)
-    program = gang.program_of(node)
+    program = gang.wait_for_program(node)
     gang.processes[node].kill()
     os.kill(program, signal.SIGKILL)
 
@@ -211,7 +236,7 @@ def test_no_second_attempt_from_scratch(hub: RunHub, tmp_path: Path) -> None:
     gang.start()
     wait_for(lambda: gang.output(0) and gang.output(1))
 
-    os.kill(gang.program_of(1), signal.SIGKILL)
+    os.kill(gang.wait_for_program(1), signal.SIGKILL)
 
     assert gang.codes() == [137, 137]
     assert hub.tags["cause"].startswith("the program of node 1 was killed by signal 9, Killed; not repeated: ")
@@ -304,7 +329,7 @@ def test_time_counts_also_if_the_agent_is_killed(hub: RunHub, tmp_path: Path) ->
     gang = AgentGang(hub, tmp_path, 1, [*SHELL, script], **{"for": 4})
     gang.start()
     wait_for(lambda: "checkpoint" in hub.tags)
-    program = gang.program_of(0)
+    program = gang.wait_for_program(0)
     gang.processes[0].kill()
     os.kill(program, signal.SIGKILL)
     gang.codes()

@@ -686,7 +686,7 @@ def test_a_name_that_is_in_use_is_not_given_again(laptop: Laptop, record: Record
     laptop.bp("run", "--name", "a", "--", "true")
     done = laptop.bp("run", "--name", "a", "--", "true")
 
-    assert (done.returncode, "select another --name" in done.stderr) == (242, True)
+    assert (done.returncode, "select another --name" in done.stderr) == (242, True), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from .ranks import AFTER_FAILURE
 from .restarts import (
     AGAIN,
     MACHINE,
-    NO_CODE,
     NO_LEASE,
     NOTICE,
     NOTICED,
@@ -144,7 +143,7 @@ class Coordinator:
             end = self._lead_attempts()
         except Exception as error:  # noqa: BLE001  such as of a history in the record, which colleagues can write
             cause = f"the agent of node 0 has failed: {error!r}"
-            self._gather(_END)
+            self._wait_for_rest(_END)
             self.send("stop", cause=cause, grace=self.gang.grace)
             end = {"is_over": True, "code": 1, "status": 1, "cause": cause, "is_stopped": False}
         self.send("end", **end)
@@ -157,10 +156,15 @@ class Coordinator:
         if self.history.is_open:
             self._note_end(step)
         if step.action == OVER:
-            self._gather(_END)
+            self._wait_for_rest(_END)
         while step.action == AGAIN:
             self.history = replace(step.history, attempt=step.history.attempt + 1)
-            event = self._gather(wait) or (self._lease() if self.gang.takes_leases and wait else None)
+            event = self._gather(wait)
+            if event and event.kind == STOP:
+                # A person who stops one node stops them all.
+                self._wait_for_rest(LOST if event.code == NOTICED else _END)
+            elif not event and self.gang.takes_leases and wait:
+                event = self._lease()
             cause, kinds = (event, frozenset({event.kind})) if event else self._live(step)
             if NOTICE in kinds and STOP not in kinds and (person := self.record.stopped_by()):
                 cause, kinds = Cause(STOP, NOTICED, f"stopped by {person}"), frozenset({STOP})
@@ -247,8 +251,14 @@ class Coordinator:
             if event and event.kind != MACHINE:
                 return event
             if item[2]["type"] == "join" and item[2]["error"]:
-                return Cause(STOP, NO_CODE, item[2]["error"])
+                return Cause(STOP, item[2]["code"], item[2]["error"])
         return None
+
+    def _wait_for_rest(self, seconds: float) -> None:
+        """Let nodes join that have not yet: they hear of the end, and do not wait for a start."""
+        end = time.monotonic() + seconds
+        while len(self.links) < self.gang.nodes and time.monotonic() < end:
+            self.next(end - time.monotonic())
 
     def _lease(self) -> "Cause | None":
         """Let one node after another wait for its GPUs; if one has none in time, all release them, and begin again.

@@ -42,11 +42,14 @@ class Member:
         self._watch: Any = None
         self._lease: Any = None
 
-    def take_part(self, node: int, machine: str, error: str, checkpoints: Path, start: _Start) -> Message:
-        """Join, live through attempts with ranks that `start` starts, and return the message of the end."""
+    def take_part(self, node: int, machine: str, error: tuple[str, int], checkpoints: Path, start: _Start) -> Message:
+        """Join, live through attempts with ranks that `start` starts, and return the message of the end.
+
+        `error`: why this node cannot start, empty if it can, and the exit code of that.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.ask(*self._stop_of()))
-        self._link.send("join", node=node, machine=machine, error=error)
+        self._link.send("join", node=node, machine=machine, error=error[0], code=error[1])
         for target in (self._listen, self._watch_node):
             Thread(target=target, daemon=True).start()
         while (message := self._messages.get())["type"] != "end":

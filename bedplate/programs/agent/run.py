@@ -142,8 +142,7 @@ class Run:
             self._coordinator = Coordinator(gang, self, self._history())
             self._coordinator.start()
         connect_to_first = partial(connect, self._told["MASTER"], port, gang.token)
-        error = self._prepare(connect_to_first)
-        link: AnyLink = connect_to_first(JOIN) if self._node else self._coordinator.member
+        link, error = self._join(connect_to_first)
         self._member = Member(link, self._folder, self._grace, gpus, self._stop_of_signal)
         start = partial(self._start_ranks, environment=environment)
         end: Message = self._member.take_part(self._node, self._machine, error, self._checkpoints, start)
@@ -156,6 +155,21 @@ class Run:
         if not self._node:
             self._tags.update(self._signs())
         return end
+
+    def _join(self, connect_to_first: Callable[[float], Link]) -> tuple[AnyLink, tuple[str, int]]:
+        """Return the link to node 0 once this node has its code, and why it cannot start, with the exit code."""
+        try:
+            error = self._prepare(connect_to_first), NO_CODE
+            return connect_to_first(JOIN) if self._node else self._coordinator.member, error
+        except KeyboardInterrupt:
+            # The others would wait for this node. Those of pods are made again.
+            if self._is_pod:
+                raise
+            error = stop_of(self._folder)[0], NOTICED
+        try:
+            return connect_to_first(0) if self._node else self._coordinator.member, error
+        except OSError:
+            raise KeyboardInterrupt from None
 
     def _stop_of_signal(self) -> tuple[str, float, bool]:
         return (*stop_of(self._folder, self._grace), not self._is_pod or (self._folder / STOP).exists())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.testlab.fakes.runs import ARTIFACTS, AgentRun, RunHub
+from tests.testlab.fakes.runs import ARTIFACTS, AgentRun, RunHub, wait_for
 
 TRAINER = Path(__file__).with_name("trainer.py")
 ID = "ada-1127-brave-otter"
@@ -74,6 +74,11 @@ class AgentGang:
                 if path.readlink() == self.nodes[node].folder / "work":
                     return int(path.parent.name)
         return 0
+
+    def wait_for_program(self, node: int) -> int:
+        """Return the process of a node's program, once it is there: 0 would be the process group of a test."""
+        wait_for(lambda: self.program_of(node))
+        return self.program_of(node) or self.wait_for_program(node)
 
 
 def trainer(steps: int, pause: float, every: int = 1) -> list[str]:
