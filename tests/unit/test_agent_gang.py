@@ -61,16 +61,19 @@ def test_no_node_starts_before_all_are_there(hub: RunHub, tmp_path: Path) -> Non
     assert [int(value) < 4 for name, value in hub.tags.items() if name.startswith("ran.")] == [True]
 
 
-@pytest.mark.parametrize(("own", "interface"), [({}, "lo"), ({"GLOO_SOCKET_IFNAME": "eth7"}, "eth7")])
-def test_gloo_uses_the_interface_to_the_first_node(
-    own: dict[str, str], interface: str, hub: RunHub, tmp_path: Path
+@pytest.mark.parametrize(
+    ("own", "interfaces"),
+    [({}, "lo =lo"), ({"GLOO_SOCKET_IFNAME": "eth7", "NCCL_SOCKET_IFNAME": "^tun"}, "eth7 ^tun")],
+)
+def test_ranks_meet_on_the_interface_to_the_first_node(
+    own: dict[str, str], interfaces: str, hub: RunHub, tmp_path: Path
 ) -> None:
-    """Its own choice is the address of the host name, 127.0.1.1 on Debian; a variable of the person stays."""
-    gang = AgentGang(hub, tmp_path, 2, [*SHELL, "echo $GLOO_SOCKET_IFNAME"], environment=own)
+    """Else gloo uses 127.0.1.1 on Debian, and NCCL any tunnel; a variable of the person stays."""
+    gang = AgentGang(hub, tmp_path, 2, [*SHELL, "echo $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME"], environment=own)
 
     assert gang.run() == [0, 0]
 
-    assert [gang.output(rank) for rank in range(2)] == [f"{interface}\n"] * 2
+    assert [gang.output(rank) for rank in range(2)] == [f"{interfaces}\n"] * 2
 
 
 def test_code_travels_once_from_the_hub(hub: RunHub, tmp_path: Path) -> None:
@@ -227,6 +230,34 @@ def test_a_lost_coordinator_ends_the_others_for_a_new_start(hub: RunHub, tmp_pat
     assert gang.run() == [0, 0]
     assert hub.tags["restart.1"].startswith("the agent of node 0 ended before its program: attempt 1 goes on from ch")
     assert gang.output(1, 1).endswith(f"end {final_value(2, 60)}\n")
+
+
+@pytest.mark.nightly
+def test_a_hub_that_is_away_keeps_no_run_from_its_restart(hub: RunHub, tmp_path: Path) -> None:
+    """What was there is beside the checkpoints, too; the record gets everything later."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(60, 0.05))
+    lose_node(gang, 0)
+    gang.codes()
+    hub.is_away, gang.nodes[0].pauses["_PATIENCE"] = True, 1
+    hub.end_connections()
+
+    gang.start()
+    wait_for(lambda: gang.output(0, 1))
+    hub.is_away = False
+
+    assert gang.codes() == [0, 0]
+    assert gang.log(0, 1).endswith(f"end {final_value(2, 60)}\n")
+
+
+@pytest.mark.nightly
+def test_a_checkpoint_whose_name_is_no_text_keeps_nothing_from_the_record(hub: RunHub, tmp_path: Path) -> None:
+    """PostgreSQL refuses such a tag, and with it all that are sent with it."""
+    script = "echo x >$BEDPLATE_CHECKPOINTS/$(printf 'a\\377'); sleep 2"
+    gang = AgentGang(hub, tmp_path, 1, [*SHELL, script])
+
+    assert gang.run() == [0]
+
+    assert hub.tags["checkpoint"] == "a?"
 
 
 @pytest.mark.nightly

@@ -176,10 +176,16 @@ class Run:
 
     def _history(self) -> History:
         """Return what former agents of this run have noted: on the hub, in this folder, or beside the checkpoints."""
-        texts = [self._read_tags(_PATIENCE).get("history", "")]
+        texts = []
         for file in (self._folder / _HISTORY, self._checkpoints / f".{_HISTORY}"):
             with suppress(OSError):
                 texts.append(file.read_text(encoding="utf-8"))
+        try:
+            texts.append(self._read_tags(_PATIENCE).get("history", ""))
+        except HubError:
+            # A restart needs no hub: the files have the same.
+            if not texts:
+                raise
         return max(map(history_of, texts), key=lambda history: (history.attempt, not history.is_open, history.has_run))
 
     def _read_tags(self, patience: float, run: str = "") -> Mapping[str, str]:
@@ -285,9 +291,11 @@ class Run:
             yield self._node, shared
             return
         shared.update({"MASTER_ADDR": self._told["MASTER"], "MASTER_PORT": port})
-        # By itself, gloo uses the address of the host name, which is 127.0.1.1 on Debian and Ubuntu.
+        # By itself, gloo uses the address of the host name, which is 127.0.1.1 on Debian and Ubuntu, and NCCL may use
+        # a tunnel. NCCL takes a name without `=` as a prefix: "NCCL_SOCKET_IFNAME" in its environment variables.
         if self._nodes > 1 and (interface := interface_to(self._told["MASTER"])):
             shared.setdefault("GLOO_SOCKET_IFNAME", interface)
+            shared.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
         for local in range(self._ranks):
             rank, world = self._node * self._ranks + local, self._nodes * self._ranks
             sizes = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": self._ranks, "RANK": rank, "LOCAL_RANK": local}
@@ -384,7 +392,9 @@ class Run:
                 self._tags["output"] = f"not all files are kept, such as {name}: {error}"
 
     def _set_tags(self, tags: Mapping[str, str], patience: float, run: str = "") -> None:
-        items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in tags.items()]
+        # A database refuses what is no text, such as names of checkpoints may have.
+        texts = {key: value.encode(errors="replace").decode().replace("\0", "?") for key, value in tags.items()}
+        items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in texts.items()]
         body = {"run_id": run or self._run}
         for at in range(0, len(items), _MOST_TAGS):
             self._hub.call(f"{_API}log-batch", body | {"tags": items[at : at + _MOST_TAGS]}, patience)

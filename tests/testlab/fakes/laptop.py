@@ -52,6 +52,8 @@ class FakeHub(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    # The default of 5 lets the connections of a busy machine wait for seconds.
+    request_queue_size = 128
 
     def __init__(
         self,
