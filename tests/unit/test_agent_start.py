@@ -24,7 +24,9 @@ ID = "ada-1127-brave-otter"
 _MAIN = """
 import sys
 from pathlib import Path
+from bedplate.programs.agent import run
 from bedplate.programs.agent.__main__ import main
+run._REPORT = 0.2
 base = Path(sys.argv[1])
 sys.exit(main(sys.argv[2:], base / "scratch", base / "cache"))
 """
@@ -307,6 +309,49 @@ def test_agents_of_several_nodes_take_their_leases_themselves(machine: Machine, 
 
     assert "--gpus=0" in (tmp_path / "words").read_text().splitlines()
     assert json.loads((machine.folder / "run.json").read_text())["gpus"] == 4
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "end"),
+    [
+        ("ok", "FINISHED", (0, "went on\n", "")),
+        ("any", "FAILED", (0, "went on\n", "")),
+        ("ok", "FAILED", (202, "", "it did not run: ada-1126-first failed")),
+        ("ok", "KILLED", (202, "", "it did not run: ada-1126-first was stopped")),
+        ("ok", "", (202, "", "it did not run: ada-1126-first is in no record: the hub refuses: no person of the fleet")),
+    ],
+)
+def test_a_run_waits_for_another_one(
+    condition: str, status: str, end: tuple[int, str, str], machine: Machine, hub: RunHub, tmp_path: Path
+) -> None:
+    """Before it takes GPUs; a hub that is away is asked again."""
+    (tmp_path / "bin/systemd-run").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/words\n')
+    document = given(hub, tmp_path, "true", after=f"ada-1126-first:{condition}", predecessor="89abcdef")
+    machine.agent("start", given=document)
+    words = (tmp_path / "words").read_text().splitlines()
+    folder = ["--folder", str(machine.folder)]
+    assert words[words.index(AGENT) :][:7] == [AGENT, "wait", *folder, "--", GPUS, "run"]
+    hub.statuses, hub.tags["state"], hub.is_away = ["RUNNING"], "running", True
+
+    waits = subprocess.Popen(
+        [*machine.command, "wait", *folder, "--", "echo", "went on"],
+        env=machine.environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    hub.is_away = False
+    wait_for(lambda: any(request.endswith("run_id=89abcdef") for request, _, _ in hub.requests))
+    assert waits.poll() is None
+    hub.statuses, hub.tags["state"], hub.refusal = [status], "ended", 0 if status else 403
+
+    output, errors = waits.communicate(timeout=60)
+
+    code, text, cause = end
+    assert (waits.returncode, output) == (code, text), errors
+    assert errors == f"waits until ada-1126-first has {'ended' if condition == 'any' else 'succeeded'}\n"
+    if cause:
+        assert json.loads((machine.folder / END).read_text())["cause"].startswith(cause)
 
 
 def test_a_run_that_waits_for_gpus_says_so(machine: Machine, hub: RunHub, tmp_path: Path) -> None:

@@ -218,6 +218,23 @@ def test_a_run_starts_after_another(laptop: Laptop, record: Record, api: FakeHub
     assert created(api)["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default"
 
 
+def test_a_run_on_machines_starts_after_any_other(laptop: Laptop, record: Record) -> None:
+    """Its agents ask the record, so the other one may be in the cluster or not; that of a colleague is refused."""
+    laptop.bp("run", "-d", "--on", "small", "--name", "first", "--", "true")
+    first = record.tags["id"]
+
+    done = laptop.bp("run", "-d", "--nodes", "2", "--after", f"{first}:any", "--", "true")
+
+    assert done.returncode == 0, done.stderr
+    for machine in ("small.cellar", "titan-03.cellar"):
+        given = _given(laptop, machine)
+        assert (given["after"], given["predecessor"]) == (f"{first}:any", record.runs[0]["info"]["run_id"])
+    assert record.tags["after"] == f"{first}:any"
+    record.runs[0]["data"]["tags"] += [{"key": "bedplate.owner", "value": "grace"}]
+    refused = laptop.bp("run", "-d", "--after", first, "--", "true")
+    assert (refused.returncode, f"{first} is no run of yours" in refused.stderr) == (242, True), refused.stderr
+
+
 def test_a_run_that_nothing_would_start_is_refused(laptop: Laptop, record: Record) -> None:
     """The capacity controller starts followers, and a fleet without groups of instances for the cluster has none."""
     record.hub.answer("/fleet.json", {**_STORES, "after": False})

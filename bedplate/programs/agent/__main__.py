@@ -1,6 +1,7 @@
 """The command `bedplate-agent`, for bp and for units: start, follow and stop runs; be the first process of one.
 
 run [-- PROGRAM ...]     be the first process of a run, by BEDPLATE_*, or by its folder: run --folder FOLDER
+wait --folder FOLDER -- PROGRAM ...  wait for the run after which one starts, then be that program
 end --folder FOLDER      write the end of a run whose first process has ended without it
 end                      write the ends of runs of former boots, and those that the record lacks
 start [--follow [BYTE]]  start the run that stdin has as JSON, once; print its output from a byte on
@@ -41,7 +42,7 @@ _GOING_ON, _OVER = {"active", "activating", "deactivating", "reloading"}, {"inac
 def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = Path("/var/cache/bedplate/runs")) -> int:
     """Run a command; return the exit code."""
     command, *rest = [*words, "", ""]
-    if command not in {"run", "end", "start", "follow", "stop", "secrets"}:
+    if command not in {"run", "wait", "end", "start", "follow", "stop", "secrets"}:
         sys.stderr.write(f"{__doc__}\n")
         return WRONG_SETTINGS
     own = scratch / _person()
@@ -50,6 +51,8 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
     try:
         if command == "run":
             return _run(folder) if rest[0] == "--folder" else _run_here(rest[1:-2])
+        if command == "wait":
+            return _wait(folder, rest[3:-2])
         if command == "start":
             folder = _start(base, json.load(sys.stdin))
             return _follow(folder, "0", int(rest[1] or 0)) if rest[0] == "--follow" else 0
@@ -94,6 +97,19 @@ def _run(folder: Path) -> int:
     else:
         one = Array(folder, variables, AGENT) if given.get("elements") else Run(folder, variables)
     return one.run(given["command"], given["environment"])
+
+
+def _wait(folder: Path, program: list[str]) -> int:
+    """Wait for the run after which this one starts, then become a program; return the exit code of a run without."""
+    given = read(folder / "run.json")
+    name, _, condition = given["after"].partition(":")
+    sys.stderr.write(f"waits until {name} has {'ended' if condition == 'any' else 'succeeded'}\n")
+    sys.stderr.flush()
+    end = Run(folder, _variables(folder, given)).wait_for(given["predecessor"])
+    if not end or condition == "any":
+        os.execvp(program[0], program)  # noqa: S606  of the unit, without a shell
+    write_end(folder, NO_LEASE, f"it did not run: {name} {end}", {}, is_stopped=False)
+    return NO_LEASE
 
 
 def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
@@ -212,6 +228,8 @@ def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
         yield f"-pCPUQuota={100 * given['cpus'] * count:.0f}%"
     if given["memory"]:
         yield from (f"-pMemoryMax={given['memory'] * 1024 * count:.0f}M", "-pMemorySwapMax=0")
+    if given.get("predecessor"):
+        yield from (AGENT, "wait", "--folder", str(folder), "--")
     # The agents of several nodes take their leases in turn, and those of elements have their own.
     gpus = 0 if given.get("nodes", 1) > 1 or given.get("elements") else given["gpus"]
     yield from (GPUS, "run", f"--gpus={gpus}", *([] if given["wait"] is None else [f"--wait={given['wait']}"]))

@@ -16,7 +16,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import quote
 
-from ..connection import Connection, HubError
+from ..connection import AWAY, Connection, HubError
 from ..program import write_text
 from .gang import JOIN, Coordinator, Settings
 from .links import AnyLink, Link, Message, connect, interface_to
@@ -191,6 +191,20 @@ class Run:
     def _read_tags(self, patience: float, run: str = "") -> Mapping[str, str]:
         data = self._hub.call(f"{_API}get?run_id={run or self._run}", patience=patience)["run"]["data"]
         return {tag["key"].partition(".")[2]: tag["value"] for tag in data.get("tags", ())}
+
+    def wait_for(self, run: str) -> str:
+        """Wait until another run has ended; return how, if not well. A hub that is away is asked again, without end."""
+        while True:
+            try:
+                found = self._hub.call(f"{_API}get?run_id={run}", patience=_REPORT)["run"]
+            except HubError as error:
+                if error.reason != AWAY:
+                    return f"is in no record: {error}"
+            else:
+                if {"key": "bedplate.state", "value": "ended"} in found["data"].get("tags", ()):
+                    status = str(found["info"]["status"])
+                    return "" if status == "FINISHED" else "was stopped" if status == "KILLED" else "failed"
+            time.sleep(_REPORT)
 
     def stopped_by(self) -> str:
         """Return the person who has stopped this run, by its record: a stop in a pod is a notice for all others."""

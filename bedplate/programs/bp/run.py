@@ -64,7 +64,7 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
         "RUN",
         "[A-Za-z0-9_.-]{1,200}(:(ok|any))?|",
         "",
-        "in the cluster: when RUN has succeeded; RUN:any: ended",
+        "when RUN has succeeded; RUN:any: when it has ended",
     ),
     ("--for", "8h", "[1-9][0-9]{0,3}[mhd]|", "", "the longest time, in m, h or d; default: the operator's, or 24h"),
     ("--max-cost", "USD", r"[0-9]{1,6}([.][0-9]{1,2})?|", "", "the most US dollars, which shortens its time"),
@@ -197,11 +197,10 @@ def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], 
     if is_interactive and max(nodes, document["at_once"]) * document["gpus"] > _INTERACTIVE_GPUS:
         what = f"--priority interactive has at most {_INTERACTIVE_GPUS} GPUs"
         raise BpError(what, "write fewer --nodes or --gpus, or --priority normal", WRONG)
-    if not place.selector and (options.after or document["priority"] != "normal"):
-        option = "--after" if options.after else "--priority"
-        what = f"{option} is for the cluster, and {place.name} is a machine for SSH"
-        raise BpError(what, f"select a --group of the cluster, or leave {option} out", WRONG)
-    if options.after and not fleet.get("after", True):
+    if not place.selector and document["priority"] != "normal":
+        what = f"--priority is for the cluster, and {place.name} is a machine for SSH"
+        raise BpError(what, "select a --group of the cluster, or leave --priority out", WRONG)
+    if options.after and place.selector and not fleet.get("after", True):
         what = "nothing starts a run after another one here: the cluster of this fleet has no group of instances"
         raise BpError(what, "leave --after out, and start it later", WRONG)
     mount = checkpoint_mount(fleet, place)
@@ -209,7 +208,9 @@ def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], 
         what = f"{place.group or place.name} has no shared store for checkpoints of several nodes"
         raise BpError(what, "add --scratch-ok, or ask your operator for `jobs.checkpoints`", WRONG)
     document["checkpoints"] = mount and f"{mount}/{hub.settings.person}/.bedplate/checkpoints"
-    document["after"] = _predecessor(hub, options.after) if options.after else ""
+    document["after"], document["predecessor"] = "", ""
+    if options.after:
+        document["after"], document["predecessor"] = _predecessor(hub, options.after, is_pod=bool(place.selector))
     if options.secret:
         document["secrets"] = read_secrets(hub, "" if place.selector else place.name, options.secret)
     limits = [limit for limit in (fleet["for"], _INTERACTIVE if is_interactive else "") if limit]
@@ -219,21 +220,25 @@ def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], 
     return place
 
 
-def _predecessor(hub: Hub, word: str) -> str:
-    """Return after which run another one starts, as the label of that says it; empty if it has ended as it must."""
+def _predecessor(hub: Hub, word: str, *, is_pod: bool) -> tuple[str, str]:
+    """Return after which run another one starts, as the label of that says it, and MLflow's id of it.
+
+    Both are empty if it has ended as it must. Raises BpError.
+    """
     name, _, mode = word.partition(":")
     run = find_run(hub, name)
     tags = run["tags"]
-    if tags.get("bedplate.owner") != hub.settings.person or "bedplate.image" not in tags:
-        raise BpError(
-            f"{name} is no run of yours in the cluster", "--after takes one of `bp runs` with an image", WRONG
-        )
+    # Machines ask the record; the controller of the cluster knows its own runs only.
+    if tags.get("bedplate.owner") != hub.settings.person or (is_pod and "bedplate.image" not in tags):
+        where = " in the cluster" if is_pod else ""
+        fix = "--after takes one of `bp runs`" + (" with an image" if is_pod else "")
+        raise BpError(f"{name} is no run of yours{where}", fix, WRONG)
     if not has_run_ended(run):
-        return f"{tags['bedplate.id']}:{mode or 'ok'}"
+        return f"{tags['bedplate.id']}:{mode or 'ok'}", str(run["run"])
     if mode != "any" and run["status"] != "FINISHED":
         cause = tags.get("bedplate.cause", "the cause is unknown")
         raise BpError(f"{name} has not succeeded: {cause}", f"write --after {name}:any", WRONG)
-    return ""
+    return "", ""
 
 
 def _agent(hub: Hub, place: Place, *, is_followed: bool) -> Union[Agent, Gang, "JobSet"]:

@@ -54,7 +54,8 @@ class RunHub(FakeHub):
             self.tags |= {tag["key"].removeprefix("bedplate."): tag["value"] for tag in json.loads(body)["tags"]}
         elif path == f"{_API}get":
             tags = [{"key": f"bedplate.{key}", "value": value} for key, value in self.tags.items()]
-            answer = 200, {}, json.dumps({"run": {"data": {"tags": tags}}}).encode()
+            info = {"status": [*self.statuses, "RUNNING"][0]}
+            answer = 200, {}, json.dumps({"run": {"info": info, "data": {"tags": tags}}}).encode()
         elif path == "/bedplate/stop":
             answer = 200, {}, json.dumps({"cause": self.stop} if self.stop else {}).encode()
         elif path == f"{_API}update":
