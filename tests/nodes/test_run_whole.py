@@ -136,6 +136,28 @@ def test_show_says_why_a_planted_run_ended(runs: WholeRuns) -> None:
     assert "killed by signal 11, Segmentation fault" in runs.bp("grace", "show", runs.name_of(crashing))
 
 
+def test_a_run_goes_after_another_one(runs: WholeRuns) -> None:
+    """It has no place in the line for GPUs until then; one that wants success does not run after a failure."""
+    first, (later, never) = Started(runs, "grace"), (f"after-{next(_NUMBERS)}" for _ in range(2))
+    words = ("--on", "titan-03", "--gpus", "1")
+    follower = runs.laptops["grace"].start_run(
+        *words, "--after", f"{first.name}:any", "--name", later, "--", "sh", "-c", "echo went on"
+    )
+    refused = runs.laptops["grace"].start_run(*words, "--after", first.name, "--name", never, "--", "true")
+    unit = runs.folder("grace", f"*-{later}") + "/unit"
+    until(lambda: runs.has(unit), 120, "the follower has no unit")
+    until(lambda: runs.has(runs.folder("grace", f"*-{never}") + "/unit"), 120, "the other one has no unit")
+
+    assert runs.leases["waiting"] == []
+    assert first.end()["code"] == "3"
+
+    done, failed = result_of(follower), result_of(refused)
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+    assert (failed.returncode, failed.stdout) == (202, ""), failed.stderr
+    assert f"it did not run: {first.name} failed" in failed.stderr
+    assert "it did not run" in runs.bp("grace", "show", runs.name_of(never))
+
+
 def test_two_people_share_gpus_by_leases(runs: WholeRuns) -> None:
     """The second one waits, sees who has the GPUs, and gets one at the end of the first run."""
     of_ada = Started(runs, "ada", 4)

@@ -140,8 +140,12 @@ class Night:
 
     def sweep(self) -> None:
         """Let the hub look for lost runs, as after eight days."""
-        self.runs.hub.node.run(INSTALL_FAKETIME, 300)
-        self.runs.hub.node.run(f"LD_PRELOAD={FAKETIME} FAKETIME=+8d bedplate-hub sweep")
+        node, folder = self.runs.hub.node, "/run/systemd/system/bedplate-hub-sweep.service.d"
+        node.run(INSTALL_FAKETIME, 300)
+        text = f"[Service]\\nEnvironment=LD_PRELOAD={FAKETIME} FAKETIME=+8d\\n"
+        node.run(f"mkdir -p {folder}; printf '{text}' >{folder}/time.conf; systemctl daemon-reload")
+        node.run("systemctl stop bedplate-hub-sweep.timer; systemctl start bedplate-hub-sweep.service")
+        node.run(f"rm -r {folder}; systemctl daemon-reload; systemctl start bedplate-hub-sweep.timer")
 
 
 @pytest.fixture

@@ -26,9 +26,10 @@ from ..connection import AWAY, HubError
 from ..elements import element_of_pod
 from ..program import ProgramError, output, run, write_text
 from .array import Array, Element, element_variables
+from .ends import END, RECORDED, STARTED, STOP, read, stop_of, write_end
 from .member import GPUS
 from .restarts import NO_LEASE, NOTICED, PEER_LOST, WRONG_SETTINGS
-from .run import END, RECORDED, STARTED, STOP, Run, read, stop_of, write_end
+from .run import Run
 from .spool import follow_attempts
 
 AGENT = "/usr/local/bin/bedplate-agent"
@@ -49,10 +50,8 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
     base = own / "runs" if own.is_dir() else cache / str(os.getuid())
     folder = Path(rest[1]) if rest[:1] == ["--folder"] else base / rest[0]
     try:
-        if command == "run":
-            return _run(folder) if rest[0] == "--folder" else _run_here(rest[1:-2])
-        if command == "wait":
-            return _wait(folder, rest[3:-2])
+        if command in {"run", "wait"}:
+            return _begin(command, folder, rest)
         if command == "start":
             folder = _start(base, json.load(sys.stdin))
             return _follow(folder, "0", int(rest[1] or 0)) if rest[0] == "--follow" else 0
@@ -80,6 +79,13 @@ def _person() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+def _begin(command: str, folder: Path, words: Sequence[str]) -> int:
+    """Be the first process of a run, or wait to become it."""
+    if words[0] != "--folder":
+        return _run_here(words[1:-2])
+    return _run(folder) if command == "run" else _wait(folder, [*words[3:-2]])
 
 
 def _run_here(program: Sequence[str]) -> int:

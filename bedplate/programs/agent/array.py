@@ -16,11 +16,12 @@ from typing import Any
 
 from ..connection import HubError
 from ..elements import codes_of, elements_of, end_of
+from .ends import END, RECORDED, STOP, read, stop_of, write_end
 from .links import Message
 from .member import GPUS
 from .ranks import adopt, children
 from .restarts import NOTICED, PEER_LOST
-from .run import END, RECORDED, STOP, Run, read, stop_of, write_end
+from .run import Run
 
 _API, _TAG, _KILLED = "/api/2.0/mlflow/runs/", "bedplate.", 137
 _FILES = ("token", "certificate", "secrets", "params")

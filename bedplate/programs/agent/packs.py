@@ -3,17 +3,25 @@
 import os
 import re
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from hashlib import sha1
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+from ..connection import Connection
+
+if TYPE_CHECKING:
+    from .links import Link
 
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
 _FILES = {b"100644": 0o644, b"100664": 0o644, b"100755": 0o755}
 _PART = 1 << 16
+# Seconds between looks for a pack that is being fetched.
+_LOOK = 0.1
 # Bytes of a pack, and of what is written, each entry with a block. A tree or a link has a part of it.
 # bp sends 500 MB and 100,000 files at most, but others may write a pack that grows without end.
 _MOST, _BLOCK, _PART_OF_TREE = 1 << 31, 4096, 32
@@ -28,6 +36,50 @@ _Pack = tuple[IO[bytes], dict[bytes, int]]
 
 class CodeError(Exception):
     """There is no code; the text says why."""
+
+
+class Code:
+    """The code of a run: packs by their paths on the hub, in a cache for the person's other runs."""
+
+    def __init__(self, cache: Path, paths: Sequence[str]) -> None:
+        self._files = {cache / Path(path).name: path for path in paths}
+
+    def fetch(self, hub: Connection, patience: float, connect_to_first: "Callable[[float], Link] | None") -> None:
+        """Fetch what the cache lacks. Raises HubError or OSError.
+
+        Other nodes than the first get it from that: packs travel once from the hub, which may be in another region.
+        """
+        for file, path in self._files.items():
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if connect_to_first and not file.exists():
+                with (
+                    suppress(OSError, ValueError, LookupError, TypeError),
+                    closing(connect_to_first(patience)) as link,
+                ):
+                    link.send("fetch", pack=file.name)
+                    link.receive_file(file)
+            if not file.exists():
+                hub.fetch(path, file, patience)
+            os.utime(file)
+
+    def check_out(self, tree: str, folder: Path) -> None:
+        """Write a tree to a new folder. Raises CodeError; then the next run fetches the packs again."""
+        try:
+            check_out(self._files, tree, folder)
+        except CodeError:
+            for file in self._files:
+                file.unlink()
+            raise
+
+    def pack(self, name: str, patience: float) -> Path:
+        """Return the file of a pack, once it is there. Raises OSError if it is none, or does not come."""
+        end = time.monotonic() + patience
+        file = next((file for file in self._files if file.name == name), None)
+        while file and time.monotonic() < end:
+            if file.exists():
+                return file
+            time.sleep(_LOOK)
+        raise FileNotFoundError(name)
 
 
 def check_out(paths: Iterable[Path], tree: str, folder: Path) -> None:

@@ -1,7 +1,6 @@
 """A run: fetch the code, start the ranks, report to the hub that it goes on, and write how it ended."""
 
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -9,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -18,16 +17,16 @@ from urllib.parse import quote
 
 from ..connection import AWAY, Connection, HubError
 from ..program import write_text
+from .ends import END, RECORDED, STARTED, STOP, read, stop_of, write_end
 from .gang import JOIN, Coordinator, Settings
 from .links import AnyLink, Link, Message, connect, interface_to
 from .member import Member
-from .packs import CodeError, check_out
+from .packs import Code, CodeError
 from .ranks import Ranks
 from .restarts import NO_CODE, NOTICED, PEER_LOST, REFUSED, History, Policy, history_of
 from .spool import Spool
 from .witness import Witness
 
-END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
 _UNPACKED, _HISTORY = "unpacked", "history.json"
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
 _DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
@@ -62,6 +61,7 @@ class Run:
         self._ranks, self._run = max(gpus, 1) if launch == "ranks" else 0, self._told["RUN"]
         self._checkpoints = Path(self._told["CHECKPOINTS"] or folder / "checkpoints")
         self._output, self._own = folder / "output", dict[str, str]()
+        self._code = Code(Path(self._told["CACHE"]), self._told["PACKS"].split(","))
         certificate = Path(self._told["CERT"]).read_text(encoding="ascii")
         self._hub = Connection(self._told["HUB"], certificate, self._token, self._told["ADDRESS"])
         self._over, self._wake, self._spools = Event(), Event(), dict[str, Spool]()
@@ -229,42 +229,14 @@ class Run:
         self._wake.set()
 
     def _fetch(self, connect_to_first: Callable[[float], Link]) -> None:
-        """Check out the code, from packs that are kept for the person's other runs.
-
-        The other nodes get them from node 0: they travel once from the hub, which may be in another region.
-        """
-        cache = Path(self._told["CACHE"])
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        packs = {cache / Path(path).name: path for path in self._told["PACKS"].split(",")}
-        for file, path in packs.items():
-            if self._node and not file.exists():
-                with (
-                    suppress(OSError, ValueError, LookupError, TypeError),
-                    closing(connect_to_first(_PATIENCE)) as link,
-                ):
-                    link.send("fetch", pack=file.name)
-                    link.receive_file(file)
-            if not file.exists():
-                self._hub.fetch(path, file, _PATIENCE)
-            os.utime(file)
+        self._code.fetch(self._hub, _PATIENCE, connect_to_first if self._node else None)
         self._note_time("fetched")
-        try:
-            check_out(packs, self._told["TREE"], Path(self._told["WORK"]))
-        except CodeError:
-            for file in packs:
-                file.unlink()
-            raise
+        self._code.check_out(self._told["TREE"], Path(self._told["WORK"]))
         self._note_time("unpacked")
 
     def pack(self, name: str) -> Path:
         """Return the file of a pack of this run, once it is there. Raises OSError if it is none, or does not come."""
-        file, end = Path(self._told["CACHE"], name), time.monotonic() + _PATIENCE
-        is_own = name in {Path(path).name for path in self._told["PACKS"].split(",")}
-        while is_own and time.monotonic() < end:
-            if file.exists():
-                return file
-            time.sleep(_LOOK)
-        raise FileNotFoundError(name)
+        return self._code.pack(name, _PATIENCE)
 
     def _note_time(self, name: str) -> None:
         key = f"times.{self._node}"
@@ -436,28 +408,3 @@ class Run:
     def _close_record(self, end: Mapping[str, Any], patience: float) -> None:  # noqa: ARG002  for elements of an array
         """End the token of the run, whose record has the end."""
         self._hub.call("/bedplate/end", {}, patience)
-
-
-def read(path: Path) -> Any:  # noqa: ANN401  the document of a file that the agent has written
-    """Return the document of a file. Raises OSError or ValueError."""
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def write_end(folder: Path, code: int, cause: str, tags: Mapping[str, str], *, is_stopped: bool) -> Mapping[str, Any]:
-    """Return the end of a run, which its folder keeps, unless its disk is full; the end that is there stays."""
-    status = "KILLED" if is_stopped else "FAILED" if code else "FINISHED"
-    end = {"code": code, "cause": cause, "status": status, "tags": tags}
-    with suppress(OSError):
-        if (folder / END).exists():
-            return dict(read(folder / END))
-        write_text(folder / END, json.dumps(end))
-    return end
-
-
-def stop_of(folder: Path, grace: float = 0.0) -> tuple[str, float]:
-    """Return why a run is stopped, and the seconds that its program gets."""
-    try:
-        stop = read(folder / STOP)
-    except (OSError, ValueError):
-        return "stopped by SIGTERM, as at a shutdown", grace
-    return f"stopped by {stop['by']}", 0.0 if stop["now"] else grace

@@ -59,6 +59,8 @@ def main() -> None:
     if resume := os.environ.get("BEDPLATE_RESUME"):
         step, value = (int(word) for word in Path(resume).read_text().split())
     sys.stdout.write(f"begin {step}\n")
+    # Tests wait for this line.
+    sys.stdout.flush()
     peers = connections()
     while step < STEPS:
         value = total(value % 1009 * (RANK + 3), peers)

@@ -1,0 +1,36 @@
+"""The end of a run in its folder, and what asks for it: files that the commands of the agent share."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..program import write_text
+
+END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
+
+
+def read(path: Path) -> Any:  # noqa: ANN401  the document of a file that the agent has written
+    """Return the document of a file. Raises OSError or ValueError."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_end(folder: Path, code: int, cause: str, tags: Mapping[str, str], *, is_stopped: bool) -> Mapping[str, Any]:
+    """Return the end of a run, which its folder keeps, unless its disk is full; the end that is there stays."""
+    status = "KILLED" if is_stopped else "FAILED" if code else "FINISHED"
+    end = {"code": code, "cause": cause, "status": status, "tags": tags}
+    with suppress(OSError):
+        if (folder / END).exists():
+            return dict(read(folder / END))
+        write_text(folder / END, json.dumps(end))
+    return end
+
+
+def stop_of(folder: Path, grace: float = 0.0) -> tuple[str, float]:
+    """Return why a run is stopped, and the seconds that its program gets."""
+    try:
+        stop = read(folder / STOP)
+    except (OSError, ValueError):
+        return "stopped by SIGTERM, as at a shutdown", grace
+    return f"stopped by {stop['by']}", 0.0 if stop["now"] else grace
