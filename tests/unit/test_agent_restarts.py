@@ -161,6 +161,18 @@ def test_attempts_without_a_new_checkpoint_are_a_loop() -> None:
     assert step.text == "rank 1 was killed; restart loop: 3 attempts have written no checkpoint in /home/c"
 
 
+def test_a_program_fails_as_often_as_its_person_allows() -> None:
+    """Also without checkpoints, if it may start from the beginning."""
+    history, policy, actions = RAN, Policy(5, is_scratch_ok=True, folder="/c"), list[str]()
+    for _ in range(6):
+        step = decide(history, end(1), NOTHING, [], policy)
+        history = step.history
+        actions.append(step.action)
+
+    assert actions == [AGAIN] * 5 + [OVER]
+    assert step.text == end(1).text
+
+
 def test_a_damaged_checkpoint_is_left_out() -> None:
     """An attempt that fails before it writes a newer one goes on from the one before, once for each."""
     begun = replace(RAN, newest=NEW.key, resumed=NEW.key)
@@ -257,7 +269,7 @@ def test_a_thousand_random_lives_end_and_none_repeats_for_ever() -> None:
                 assert step.action == OVER
             if kind == NOTICE and not history.has_run:
                 dry -= 1
-            assert step.action == OVER or dry < 3
+            assert step.action == OVER or dry < 3 or kind == PROGRAM
             assert history.attempt < 200
         assert step.text.startswith(kind if history.attempt >= 0 else "")
         assert step.history.failures <= policy.restarts

@@ -189,7 +189,8 @@ def decide(
         if history.failures >= policy.restarts and not is_suspected:
             return Step(OVER, cause.text, cause.code, history)
         history = replace(history, failures=history.failures + (not is_suspected))
-    if history.stale >= _MOST_STALE:
+    # Who has said how often a program may fail, has said so for one without checkpoints, too.
+    elif history.stale >= _MOST_STALE:
         loop = f"restart loop: {history.stale} attempts have written no checkpoint in {policy.folder}"
         return Step(OVER, f"{cause.text}; {loop}", cause.code, history)
     action = MADE_AGAIN if kinds & {NOTICE, MACHINE} else AGAIN
