@@ -139,10 +139,10 @@ class Night:
             yield path.read_text()
 
     def sweep(self) -> None:
-        """Let the hub look for lost runs, as after eight days."""
+        """Let the hub look for lost runs, as after the end of all tokens, without which none that was queued starts."""
         node, folder = self.runs.hub.node, "/run/systemd/system/bedplate-hub-sweep.service.d"
         node.run(INSTALL_FAKETIME, 300)
-        text = f"[Service]\\nEnvironment=LD_PRELOAD={FAKETIME} FAKETIME=+8d\\n"
+        text = f"[Service]\\nEnvironment=LD_PRELOAD={FAKETIME} FAKETIME=+61d\\n"
         node.run(f"mkdir -p {folder}; printf '{text}' >{folder}/time.conf; systemctl daemon-reload")
         node.run("systemctl stop bedplate-hub-sweep.timer; systemctl start bedplate-hub-sweep.service")
         node.run(f"rm -r {folder}; systemctl daemon-reload; systemctl start bedplate-hub-sweep.timer")

@@ -131,6 +131,24 @@ def test_a_node_that_is_stopped_before_the_start_keeps_no_other_waiting(hub: Run
     assert hub.statuses == ["KILLED"]
 
 
+def test_a_first_node_that_fetches_slowly_hears_of_the_end(hub: RunHub, tmp_path: Path) -> None:
+    """Another node was stopped, and has left meanwhile."""
+    gang = AgentGang(hub, tmp_path, 2, trainer(40, 0.05))
+    gang.nodes[0].before = """
+import time
+fetch = run.Run._fetch
+run.Run._fetch = lambda *words: (time.sleep(9), fetch(*words))
+"""
+    gang.start()
+    wait_for(lambda: answers(gang.port) and (gang.nodes[1].folder / "started").exists())
+    time.sleep(0.2)
+
+    gang.processes[1].send_signal(signal.SIGTERM)
+
+    assert gang.codes() == [201, 201]
+    assert hub.statuses == ["KILLED"]
+
+
 def answers(port: int) -> bool:
     """Return whether something listens on a port of this machine."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

@@ -184,6 +184,18 @@ def test_a_damaged_checkpoint_is_left_out() -> None:
     assert again.action == OVER
 
 
+def test_no_run_goes_back_through_all_its_checkpoints() -> None:
+    """A program that always fails has no damaged checkpoints: three attempts are the end."""
+    checkpoints = [Checkpoint(f"step-{number}", number) for number in range(100, 0, -1)]
+    history, actions = replace(RAN, newest=checkpoints[0].key, resumed=checkpoints[0].key), list[str]()
+    while not actions or actions[-1] == AGAIN:
+        step = decide(history, end(1), NOTHING, checkpoints, POLICY)
+        history = step.history
+        actions.append(step.action)
+
+    assert len(actions) <= 3
+
+
 def test_a_checkpoint_is_not_blamed_for_what_comes_from_outside() -> None:
     """After a notice it is used again; a rank that is killed a second time may be killed by it."""
     begun = replace(RAN, newest=NEW.key, resumed=NEW.key)
@@ -263,13 +275,13 @@ def test_a_thousand_random_lives_end_and_none_repeats_for_ever() -> None:
                 dry = 0
             kind = chance.choice((DONE, PROGRAM, PROGRAM, MACHINE, NOTICE, FABRIC, UNKNOWN, STOP))
             own += kind == PROGRAM
-            cause = Cause(kind, int(kind != DONE), kind, "m" if kind == MACHINE else "")
+            cause, failures = Cause(kind, int(kind != DONE), kind, "m" if kind == MACHINE else ""), history.failures
             step = decide(history, cause, frozenset({kind}), checkpoints, policy)
             if kind in {DONE, STOP}:
                 assert step.action == OVER
             if kind == NOTICE and not history.has_run:
                 dry -= 1
-            assert step.action == OVER or dry < 3 or kind == PROGRAM
+            assert step.action == OVER or dry < 3 or step.history.failures > failures
             assert history.attempt < 200
         assert step.text.startswith(kind if history.attempt >= 0 else "")
         assert step.history.failures <= policy.restarts

@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from bedplate.programs.agent.__main__ import AGENT
-from bedplate.programs.agent.ends import END
+from bedplate.programs.agent.ends import END, STARTED
 from bedplate.programs.agent.member import GPUS
 from bedplate.programs.agent.restarts import NO_LEASE
 from tests.testlab.fakes.laptop import TOKEN, oldest_python
@@ -131,6 +132,45 @@ def machine(tmp_path: Path) -> Machine:
 def given(hub: RunHub, tmp_path: Path, script: str, **values: object) -> dict[str, Any]:
     """Return what bp gives to `start`."""
     return AgentRun(hub, tmp_path / ID, {"a": b""}, ["sh", "-c", script], **values).given
+
+
+class Waiting:
+    """A unit that waits for another run, and then prints a line instead of its own."""
+
+    def __init__(self, machine: Machine, hub: RunHub) -> None:
+        self.machine, self.hub, self._folder = machine, hub, ("--folder", str(machine.folder))
+        (machine.base / "bin/systemd-run").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{machine.base}/words\n')
+        document = given(hub, machine.base, "true", after="ada-1126-first:ok", predecessor="89abcdef")
+        machine.agent("start", given=document)
+        words = (machine.base / "words").read_text().splitlines()
+        assert words[words.index(AGENT) :][:7] == [AGENT, "wait", *self._folder, "--", GPUS, "run"]
+
+    def start(self, condition: str) -> None:
+        """Start it with a condition; the hub is away at first."""
+        file = self.machine.folder / "run.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "after": f"ada-1126-first:{condition}"}))
+        was_away, self.hub.is_away = self.hub.is_away, True
+        self.process = subprocess.Popen(
+            [*self.machine.command, "wait", *self._folder, "--", "echo", "went on"],
+            env=self.machine.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        time.sleep(0.5)
+        self.hub.is_away = was_away
+
+    def end(self) -> tuple[int, str]:
+        """Return its exit code and output."""
+        output, errors = self.process.communicate(timeout=60)
+        assert "Traceback" not in errors
+        return self.process.returncode, output
+
+
+@pytest.fixture
+def waiting(machine: Machine, hub: RunHub) -> Waiting:
+    """Return a unit that has not started."""
+    return Waiting(machine, hub)
 
 
 def test_a_run_is_started_once_and_followed(machine: Machine, hub: RunHub, tmp_path: Path) -> None:
@@ -312,50 +352,57 @@ def test_agents_of_several_nodes_take_their_leases_themselves(machine: Machine, 
 
 
 @pytest.mark.parametrize(
-    ("condition", "status", "end"),
+    ("condition", "status", "refusal", "end"),
     [
-        ("ok", "FINISHED", (0, "went on\n", "")),
-        ("any", "FAILED", (0, "went on\n", "")),
-        ("ok", "FAILED", (202, "", "it did not run: ada-1126-first failed")),
-        ("ok", "KILLED", (202, "", "it did not run: ada-1126-first was stopped")),
-        (
-            "ok",
-            "",
-            (202, "", "it did not run: ada-1126-first is in no record: the hub refuses: "),
-        ),
+        ("ok", "FINISHED", 0, (0, "went on\n", "")),
+        ("any", "FAILED", 0, (0, "went on\n", "")),
+        ("ok", "FAILED", 0, (202, "", "it did not run: ada-1126-first failed")),
+        ("ok", "KILLED", 0, (202, "", "it did not run: ada-1126-first was stopped")),
+        ("any", "RUNNING", 404, (202, "", "it did not run: ada-1126-first is in no record")),
+        ("any", "RUNNING", 403, (202, "", "it did not run: the hub refuses: no person of the fleet (403)")),
     ],
 )
 def test_a_run_waits_for_another_one(
-    condition: str, status: str, end: tuple[int, str, str], machine: Machine, hub: RunHub
+    condition: str, status: str, refusal: int, end: tuple[int, str, str], waiting: Waiting
 ) -> None:
-    """Before it takes GPUs; a hub that is away is asked again."""
-    (machine.base / "bin/systemd-run").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{machine.base}/words\n')
-    document = given(hub, machine.base, "true", after=f"ada-1126-first:{condition}", predecessor="89abcdef")
-    machine.agent("start", given=document)
-    words = (machine.base / "words").read_text().splitlines()
-    folder = ["--folder", str(machine.folder)]
-    assert words[words.index(AGENT) :][:7] == [AGENT, "wait", *folder, "--", GPUS, "run"]
-    hub.statuses, hub.tags["state"], hub.is_away = ["RUNNING"], "running", True
+    """Before it takes GPUs. A hub that is away is asked again, as is one that has half of an end."""
+    waiting.start(condition)
+    waiting.hub.tags_of["89abcdef"] = {"state": "ended"}
+    time.sleep(1)
+    assert waiting.process.poll() is None
 
-    waits = subprocess.Popen(
-        [*machine.command, "wait", *folder, "--", "echo", "went on"],
-        env=machine.environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    hub.is_away = False
-    wait_for(lambda: any(request.endswith("run_id=89abcdef") for request, _, _ in hub.requests))
-    assert waits.poll() is None
-    hub.statuses, hub.tags["state"], hub.refusal = [status], "ended", 0 if status else 403
-
-    output, errors = waits.communicate(timeout=60)
+    waiting.hub.statuses, waiting.hub.refusal = [status], refusal
 
     code, text, cause = end
-    assert (waits.returncode, output) == (code, text), errors
-    assert errors == f"waits until ada-1126-first has {'ended' if condition == 'any' else 'succeeded'}\n"
-    if cause:
-        assert json.loads((machine.folder / END).read_text())["cause"].startswith(cause)
+    assert waiting.end() == (code, text)
+    assert not cause or json.loads((waiting.machine.folder / END).read_text())["cause"] == cause
+
+
+@pytest.mark.parametrize(
+    ("tags", "cause"),
+    [
+        ({"state": "ended", "cause": "its person was removed"}, "its person was removed"),
+        ({"stopped_by": "ada"}, "stopped by ada"),
+    ],
+)
+def test_a_run_that_has_ended_waits_no_longer(tags: dict[str, str], cause: str, waiting: Waiting) -> None:
+    """Whoever ends its record may not have reached this machine."""
+    waiting.start("any")
+
+    waiting.hub.tags |= tags
+
+    assert waiting.end() == (202, "")
+    assert json.loads((waiting.machine.folder / END).read_text())["cause"] == cause
+
+
+def test_a_run_that_has_started_waits_for_no_other_again(waiting: Waiting) -> None:
+    """Its unit starts again after a lost peer, also while the hub is away."""
+    (waiting.machine.folder / STARTED).touch()
+    waiting.hub.is_away = True
+
+    waiting.start("ok")
+
+    assert waiting.end() == (0, "went on\n")
 
 
 def test_a_run_that_waits_for_gpus_says_so(machine: Machine, hub: RunHub, tmp_path: Path) -> None:

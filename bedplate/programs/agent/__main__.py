@@ -107,14 +107,16 @@ def _run(folder: Path) -> int:
 
 def _wait(folder: Path, program: list[str]) -> int:
     """Wait for the run after which this one starts, then become a program; return the exit code of a run without."""
-    given = read(folder / "run.json")
+    given, cause = read(folder / "run.json"), ""
     name, _, condition = given["after"].partition(":")
-    sys.stderr.write(f"waits until {name} has {'ended' if condition == 'any' else 'succeeded'}\n")
-    sys.stderr.flush()
-    end = Run(folder, _variables(folder, given)).wait_for(given["predecessor"])
-    if not end or condition == "any":
+    # The unit of a run that has started may start again.
+    if not (folder / STARTED).exists():
+        sys.stderr.write(f"waits until {name} has {'ended' if condition == 'any' else 'succeeded'}\n")
+        sys.stderr.flush()
+        cause = Run(folder, _variables(folder, given)).wait_for(given["predecessor"], name, condition)
+    if not cause:
         os.execvp(program[0], program)  # noqa: S606  of the unit, without a shell
-    write_end(folder, NO_LEASE, f"it did not run: {name} {end}", {}, is_stopped=False)
+    write_end(folder, NO_LEASE, cause, {}, is_stopped=False)
     return NO_LEASE
 
 

@@ -147,8 +147,12 @@ class Coordinator:
             self.send("stop", cause=cause, grace=self.gang.grace)
             end = {"is_over": True, "code": 1, "status": 1, "cause": cause, "is_stopped": False}
         self.send("end", **end)
-        while len(self.links) > 1:
-            self.next(BEAT)
+        # Who comes later hears of it, too, such as the member of this node, which may have fetched its code meanwhile.
+        while True:
+            item = self.next(BEAT)
+            if item and item[2]["type"] in {"join", "lost"} and (link := self.links.get(item[0])):
+                with suppress(OSError):
+                    link.send("end", **end)
 
     def _lead_attempts(self) -> Message:
         """Return how the attempts end."""

@@ -185,10 +185,10 @@ def decide(
     history, is_suspected = _counted(history, cause, checkpoints)
     if cause.kind in {DONE, STOP} or STOP in kinds:
         return Step(OVER, cause.text, cause.code, history, is_own=cause.kind == STOP)
-    if cause.kind == PROGRAM:
-        if history.failures >= policy.restarts and not is_suspected:
+    if cause.kind == PROGRAM and not is_suspected:
+        if history.failures >= policy.restarts:
             return Step(OVER, cause.text, cause.code, history)
-        history = replace(history, failures=history.failures + (not is_suspected))
+        history = replace(history, failures=history.failures + 1)
     # Who has said how often a program may fail, has said so for one without checkpoints, too.
     elif history.stale >= _MOST_STALE:
         loop = f"restart loop: {history.stale} attempts have written no checkpoint in {policy.folder}"

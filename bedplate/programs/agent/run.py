@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import quote
 
-from ..connection import AWAY, Connection, HubError
+from ..connection import Connection, HubError
 from ..program import write_text
 from .ends import END, RECORDED, STARTED, STOP, read, stop_of, write_end
 from .gang import JOIN, Coordinator, Settings
@@ -28,6 +29,7 @@ from .spool import Spool
 from .witness import Witness
 
 _UNPACKED, _HISTORY = "unpacked", "history.json"
+_ENDS = {"FINISHED": "", "FAILED": "failed", "KILLED": "was stopped"}
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
 _DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
 _DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS", "CHECKPOINTS"), ""))
@@ -39,8 +41,8 @@ _PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 
 _NOTE, _LEAVE, _LOOK = 2.0, 10.0, 0.1
 # Seconds from which the hub hears of an idle program.
 _IDLE = 600.0
-# MLflow takes so many tags in one request.
-_MOST_TAGS = 100
+# MLflow takes so many tags in one request. Once, a hub may refuse by mistake.
+_MOST_TAGS, _MOST_REFUSALS = 100, 2
 
 
 class Run:
@@ -165,6 +167,8 @@ class Run:
             # The others would wait for this node. Those of pods are made again.
             if self._is_pod:
                 raise
+            # `bp stop` sends the signal twice.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             error = stop_of(self._folder)[0], NOTICED
         try:
             return connect_to_first(0) if self._node else self._coordinator.member, error
@@ -181,30 +185,42 @@ class Run:
             with suppress(OSError):
                 texts.append(file.read_text(encoding="utf-8"))
         try:
-            texts.append(self._read_tags(_PATIENCE).get("history", ""))
+            # A restart needs no hub: the files have the same, but for the last end in a pod.
+            patience = _PATIENCE if self._is_pod or not texts else _REPEAT
+            texts.append(self._read_tags(patience).get("history", ""))
         except HubError:
-            # A restart needs no hub: the files have the same.
             if not texts:
                 raise
         return max(map(history_of, texts), key=lambda history: (history.attempt, not history.is_open, history.has_run))
 
     def _read_tags(self, patience: float, run: str = "") -> Mapping[str, str]:
-        data = self._hub.call(f"{_API}get?run_id={run or self._run}", patience=patience)["run"]["data"]
-        return {tag["key"].partition(".")[2]: tag["value"] for tag in data.get("tags", ())}
+        found = self._hub.call(f"{_API}get?run_id={run or self._run}", patience=patience)["run"]
+        tags = {tag["key"].partition(".")[2]: tag["value"] for tag in found["data"].get("tags", ())}
+        return {**tags, "status": str(found.get("info", {}).get("status"))}
 
-    def wait_for(self, run: str) -> str:
-        """Wait until another run has ended; return how, if not well. A hub that is away is asked again, without end."""
-        while True:
+    def wait_for(self, run: str, name: str, condition: str) -> str:
+        """Wait until another run has ended as the condition says; return why this one never starts, else nothing.
+
+        A hub that is away is asked again, without end: what is unknown is no end.
+        """
+        refusals = 0
+        while refusals < _MOST_REFUSALS:
             try:
-                found = self._hub.call(f"{_API}get?run_id={run}", patience=_REPORT)["run"]
+                own, other = self._read_tags(_REPORT), self._read_tags(_REPORT, run)
             except HubError as error:
-                if error.reason != AWAY:
-                    return f"is in no record: {error}"
+                if error.status == HTTPStatus.NOT_FOUND:
+                    return f"it did not run: {name} is in no record"
+                refusals, cause = refusals + (error.status in _DENIED), f"it did not run: {error}"
             else:
-                if {"key": "bedplate.state", "value": "ended"} in found["data"].get("tags", ()):
-                    status = str(found["info"]["status"])
-                    return "" if status == "FINISHED" else "was stopped" if status == "KILLED" else "failed"
+                refusals = 0
+                if own.get("state") == "ended" or "stopped_by" in own:
+                    return own.get("cause", f"stopped by {own.get('stopped_by')}")
+                # The end is two requests, and the status is the second.
+                if other.get("state") == "ended" and other["status"] in _ENDS:
+                    how = _ENDS[other["status"]] if condition == "ok" else ""
+                    return how and f"it did not run: {name} {how}"
             time.sleep(_REPORT)
+        return cause
 
     def stopped_by(self) -> str:
         """Return the person who has stopped this run, by its record: a stop in a pod is a notice for all others."""

@@ -162,7 +162,8 @@ def start_code(
             tags |= {"secrets": " ".join(options.secret), "max_cost": options.max_cost}
             tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
             # A pod waits for a machine, and a unit for GPUs: for as long as that takes, the hub does not miss the run.
-            tags |= {"state": "queued"} if place.selector or document["gpus"] else {}
+            waits = place.selector or document["gpus"] or document["predecessor"]
+            tags |= {"state": "queued"} if waits else {}
             tags |= {"image": place.facts["image"]} if place.selector else {"machine": place.name}
             tags |= {"base": code.packs[0].rpartition("/")[2].partition("-")[0], "size": snapshot.size}
             tags |= {"left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
@@ -233,7 +234,8 @@ def _predecessor(hub: Hub, word: str, *, is_pod: bool) -> tuple[str, str]:
         where = " in the cluster" if is_pod else ""
         fix = "--after takes one of `bp runs`" + (" with an image" if is_pod else "")
         raise BpError(f"{name} is no run of yours{where}", fix, WRONG)
-    if not has_run_ended(run):
+    # The end is two requests, and the status is the second.
+    if not has_run_ended(run) or run["status"] == "RUNNING":
         return f"{tags['bedplate.id']}:{mode or 'ok'}", str(run["run"])
     if mode != "any" and run["status"] != "FINISHED":
         cause = tags.get("bedplate.cause", "the cause is unknown")

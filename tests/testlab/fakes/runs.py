@@ -28,6 +28,8 @@ class RunHub(FakeHub):
 
     def __init__(self, folder: Path, address: str = "127.0.0.1", listener: socket.socket | None = None) -> None:
         self.tags: dict[str, str] = {}
+        # Those of other runs by their ids.
+        self.tags_of: dict[str, dict[str, str]] = {}
         self.statuses: list[str] = []
         self.files: dict[str, bytes] = {}
         self.fetched: list[str] = []
@@ -53,7 +55,8 @@ class RunHub(FakeHub):
         elif path == f"{_API}log-batch":
             self.tags |= {tag["key"].removeprefix("bedplate."): tag["value"] for tag in json.loads(body)["tags"]}
         elif path == f"{_API}get":
-            tags = [{"key": f"bedplate.{key}", "value": value} for key, value in self.tags.items()]
+            found = self.tags_of.get(self.requests[-1][0].rpartition("run_id=")[2], self.tags)
+            tags = [{"key": f"bedplate.{key}", "value": value} for key, value in found.items()]
             info = {"status": [*self.statuses, "RUNNING"][0]}
             answer = 200, {}, json.dumps({"run": {"info": info, "data": {"tags": tags}}}).encode()
         elif path == "/bedplate/stop":
