@@ -91,7 +91,7 @@ PERMITTED = {
     "bedplate/programs/agent/__main__.py": OWN,
     "bedplate/programs/agent/links.py": OWN,
     "bedplate/programs/agent/restarts.py": OWN,
-    "bedplate/programs/agent/run.py": OWN,
+    "bedplate/programs/agent/ends.py": OWN,
     "bedplate/programs/hub/__main__.py": REMOTE,
     "bedplate/programs/gateway/paths.py": REMOTE,
     "bedplate/programs/gateway/sessions.py": OWN,
