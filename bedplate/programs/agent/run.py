@@ -217,7 +217,7 @@ class Run:
                     return own.get("cause", f"stopped by {own.get('stopped_by')}")
                 # The end is two requests, and the status is the second.
                 if other.get("state") == "ended" and other["status"] in _ENDS:
-                    how = _ENDS[other["status"]] if condition == "ok" else ""
+                    how = "" if condition == "any" else _ENDS[other["status"]]
                     return how and f"it did not run: {name} {how}"
             time.sleep(_REPORT)
         return cause
