@@ -280,6 +280,7 @@ def test_a_gang_is_repeated_as_it_was(laptop: Laptop, record: Record) -> None:
     assert (again["nodes"], again["restarts"], again["scratch_ok"], again["id"]) == (2, 1, "1", record.tags["id"])
 
 
+@pytest.mark.nightly
 def test_ctrl_c_before_the_start_of_all_stops_all(laptop: Laptop, record: Record) -> None:
     """A gang that is half started would wait for the rest."""
     laptop.ssh_answers(_SSH.replace('cat >"$here/given.$name"', 'cat >"$here/given.$name"; exec sleep 30'))
