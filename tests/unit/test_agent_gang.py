@@ -133,7 +133,7 @@ def test_a_node_that_is_stopped_before_the_start_keeps_no_other_waiting(hub: Run
 
 @pytest.mark.nightly
 def test_a_first_node_that_fetches_slowly_hears_of_the_end(hub: RunHub, tmp_path: Path) -> None:
-    """Another node was stopped, and has left meanwhile."""
+    """Another node was stopped, and has left before."""
     gang = AgentGang(hub, tmp_path, 2, trainer(40, 0.05))
     gang.nodes[0].before = """
 import time

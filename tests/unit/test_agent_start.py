@@ -386,7 +386,7 @@ def test_a_run_waits_for_another_one(
     ],
 )
 def test_a_run_that_has_ended_waits_no_longer(tags: dict[str, str], cause: str, waiting: Waiting) -> None:
-    """Whoever ends its record may not have reached this machine."""
+    """The record may be ended without a message to this machine."""
     waiting.start("any")
 
     waiting.hub.tags |= tags

@@ -1,4 +1,4 @@
-"""The end of a run in its folder, and what asks for it: files that the commands of the agent share."""
+"""The end of a run and the request to stop it, as files in its folder: all commands of the agent use them."""
 
 import json
 from collections.abc import Mapping

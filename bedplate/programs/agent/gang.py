@@ -147,7 +147,7 @@ class Coordinator:
             self.send("stop", cause=cause, grace=self.gang.grace)
             end = {"is_over": True, "code": 1, "status": 1, "cause": cause, "is_stopped": False}
         self.send("end", **end)
-        # Who comes later hears of it, too, such as the member of this node, which may have fetched its code meanwhile.
+        # Later nodes hear of it, too. This node itself may be one of them, if it fetched its code slowly.
         while True:
             item = self.next(BEAT)
             if item and item[2]["type"] in {"join", "lost"} and (link := self.links.get(item[0])):
@@ -199,7 +199,7 @@ class Coordinator:
         return _Attempt(self, step).live()
 
     def _note_end(self, step: Step) -> None:
-        """Note how an attempt has ended, and the run: whoever comes after a killed agent starts no program again."""
+        """Note how an attempt has ended, and the run: the agent after a killed one starts no program again."""
         self.history = step.history
         if step.action == OVER:
             self.history = replace(step.history, cause=step.text, end=(step.code, step.is_own))
@@ -259,7 +259,7 @@ class Coordinator:
         return None
 
     def _wait_for_rest(self, seconds: float) -> None:
-        """Let nodes join that have not yet: they hear of the end, and do not wait for a start."""
+        """Wait for nodes that have not joined: they hear of the end, and do not wait for a start."""
         end = time.monotonic() + seconds
         while len(self.links) < self.gang.nodes and time.monotonic() < end:
             self.next(end - time.monotonic())

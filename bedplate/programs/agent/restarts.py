@@ -189,7 +189,7 @@ def decide(
         if history.failures >= policy.restarts:
             return Step(OVER, cause.text, cause.code, history)
         history = replace(history, failures=history.failures + 1)
-    # Who has said how often a program may fail, has said so for one without checkpoints, too.
+    # `--restarts` is explicit, so it also counts without new checkpoints.
     elif history.stale >= _MOST_STALE:
         loop = f"restart loop: {history.stale} attempts have written no checkpoint in {policy.folder}"
         return Step(OVER, f"{cause.text}; {loop}", cause.code, history)

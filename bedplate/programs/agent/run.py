@@ -201,7 +201,7 @@ class Run:
     def wait_for(self, run: str, name: str, condition: str) -> str:
         """Wait until another run has ended as the condition says; return why this one never starts, else nothing.
 
-        A hub that is away is asked again, without end: what is unknown is no end.
+        While the hub is away, it is asked again without a limit: an unknown state is not an end.
         """
         refusals = 0
         while refusals < _MOST_REFUSALS:
@@ -394,7 +394,7 @@ class Run:
                 self._tags["output"] = f"not all files are kept, such as {name}: {error}"
 
     def _set_tags(self, tags: Mapping[str, str], patience: float, run: str = "") -> None:
-        # A database refuses what is no text, such as names of checkpoints may have.
+        # A database refuses text that is not UTF-8. Names of checkpoints may be such.
         texts = {key: value.encode(errors="replace").decode().replace("\0", "?") for key, value in tags.items()}
         items = [{"key": f"bedplate.{key}", "value": value[:5000]} for key, value in texts.items()]
         body = {"run_id": run or self._run}

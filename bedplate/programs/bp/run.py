@@ -222,7 +222,7 @@ def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], 
 
 
 def _predecessor(hub: Hub, word: str, *, is_pod: bool) -> tuple[str, str]:
-    """Return after which run another one starts, as the label of that says it, and MLflow's id of it.
+    """Return the run to wait for: its id with the condition, as in the label, and its id in MLflow.
 
     Both are empty if it has ended as it must. Raises BpError.
     """

@@ -52,7 +52,7 @@ class FakeHub(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    # The default of 5 lets the connections of a busy machine wait for seconds.
+    # With the default of 5, connections wait for seconds on a busy machine.
     request_queue_size = 128
 
     def __init__(
