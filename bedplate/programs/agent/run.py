@@ -213,8 +213,8 @@ class Run:
                 refusals, cause = refusals + (error.status in _DENIED), f"it did not run: {error}"
             else:
                 refusals = 0
-                if own.get("state") == "ended" or "stopped_by" in own:
-                    return own.get("cause", f"stopped by {own.get('stopped_by')}")
+                if own.get("state") == "ended":
+                    return own.get("cause", "its record has ended")
                 # The end is two requests, and the status is the second.
                 if other.get("state") == "ended" and other["status"] in _ENDS:
                     how = "" if condition == "any" else _ENDS[other["status"]]
