@@ -18,7 +18,7 @@ from bedplate.programs.agent.witness import Witness
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as agents: what leaves its parent becomes a child of this one
 program, witness = subprocess.Popen(["sh", "-c", sys.argv[2]], stdin=subprocess.DEVNULL), Witness(Path(sys.argv[1]))
 for _ in sys.stdin:
-    print(f"{witness.idle():.2f}", flush=True)
+    print(f"{witness.idle():.6f}", flush=True)
 program.kill()
 """
 # A second of a processor.
