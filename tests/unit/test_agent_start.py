@@ -351,6 +351,19 @@ def test_agents_of_several_nodes_take_their_leases_themselves(machine: Machine, 
     assert json.loads((machine.folder / "run.json").read_text())["gpus"] == 4
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_node_whose_run_has_its_end_writes_no_more(rank: int, machine: Machine, hub: RunHub, tmp_path: Path) -> None:
+    """The hub refuses the token of such a run: only node 0, which writes the end, asks again."""
+    (tmp_path / "bin/systemd-run").write_text("#!/bin/sh\n")
+    machine.agent("start", given=given(hub, tmp_path, "true", nodes=2, rank=rank, master="127.0.0.1", port=20_001))
+    (machine.folder / END).write_text('{"code": 201, "cause": "stopped by ada", "status": "KILLED", "tags": {}}')
+    hub.refusal = 401
+
+    assert machine.agent("end").returncode == 0
+
+    assert (machine.folder / "recorded").exists() == bool(rank)
+
+
 @pytest.mark.parametrize(
     ("condition", "status", "refusal", "end"),
     [

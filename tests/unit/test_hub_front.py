@@ -312,6 +312,15 @@ def test_a_command_ends_the_token_of_a_run(hub: RunningHub, monkeypatch: pytest.
         _mint(hub, ADA, f"run:{run}")
 
 
+@pytest.mark.parametrize("words", [[], ["sweep"]])
+def test_without_its_keys_the_program_names_its_units(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator who starts it by hand is told what has them."""
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+
+    with pytest.raises(SystemExit, match=r"its keys are missing: start bedplate-hub\.service"):
+        program.main(words)
+
+
 def test_a_removed_person_is_refused_at_once(hub: RunningHub) -> None:
     """From the next request on, the tokens of a removed person and of her runs end; others go on."""
     texts = (token(GRACE), token(GRACE, OF_RUN))

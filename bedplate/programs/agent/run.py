@@ -409,7 +409,7 @@ class Run:
         self._put_output(patience)
         tags = {**self._tags, **end["tags"]}
         if self._node:
-            self._set_tags(tags, patience)
+            self._set_last_tags(tags, patience)
         else:
             ended = {"state": "ended", "cause": end["cause"], "code": str(end["code"])}
             self._set_tags({**tags, **ended}, patience)
@@ -420,6 +420,14 @@ class Run:
             self._close_record(end, patience)
         with suppress(OSError):
             (self._folder / RECORDED).touch()
+
+    def _set_last_tags(self, tags: Mapping[str, str], patience: float) -> None:
+        try:
+            self._set_tags(tags, patience)
+        except HubError as error:
+            # Node 0 has ended the token of a run that was stopped before all nodes had joined.
+            if error.status != HTTPStatus.UNAUTHORIZED:
+                raise
 
     def _close_record(self, end: Mapping[str, Any], patience: float) -> None:  # noqa: ARG002  for elements of an array
         """End the token of the run, whose record has the end."""

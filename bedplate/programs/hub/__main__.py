@@ -243,6 +243,8 @@ def main(words: Sequence[str]) -> None:
     if words and words[0] in files:
         Lines(VOLUME / files[words[0]]).claim(words[1], " ".join(words[2:]))
         return
+    if "CREDENTIALS_DIRECTORY" not in os.environ:
+        sys.exit("error: its keys are missing: start bedplate-hub.service or bedplate-hub-sweep.service")
     if words[:1] == ["sweep"]:
         send_messages(VOLUME, PEOPLE, apply_limits(VOLUME, PEOPLE, sweep(VOLUME, PEOPLE)))
         return
