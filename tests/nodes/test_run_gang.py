@@ -17,6 +17,8 @@ from tests.unit.test_bp_run import MACHINES as FACTS
 pytestmark = pytest.mark.nightly
 
 STEPS = 40
+# DistributedDataParallel rebuilds its buckets after its first step, so with more than two ranks gloo adds in another
+# order in the first step after a restart; with find_unused_parameters it keeps them, and the end is equal bit by bit.
 TRAIN = f"""
 import os, time, torch, torch.distributed as dist
 from pathlib import Path
@@ -31,7 +33,7 @@ if resume:
     state = torch.load(resume)
     begin = state.pop("step")
     model.load_state_dict(state)
-model = DistributedDataParallel(model)
+model = DistributedDataParallel(model, find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 print("begin", begin, flush=True)
 for step in range(begin, {STEPS}):
@@ -119,11 +121,6 @@ def _end(process: Popen[str]) -> list[float]:
     return [float(ranks), *map(float.fromhex, values)]
 
 
-def _same(values: list[float]) -> object:
-    # DistributedDataParallel arranges its buckets anew after its first step, and so gloo adds in another order.
-    return pytest.approx(values, rel=1e-5)
-
-
 @pytest.fixture(scope="module")
 def expected(gangs: Gangs) -> list[float]:
     """Return the end of an uninterrupted run, during which each GPU has a lease."""
@@ -156,7 +153,7 @@ def test_a_killed_rank_is_repeated_in_place(gangs: Gangs, record: Record, expect
 
     gangs.nodes[node].run(f"pkill --signal KILL --newest --uid {gangs.person.uid} --full 'python3 train.py'")
 
-    assert _end(process) == _same(expected)
+    assert _end(process) == expected
     assert record.tags["attempt"] == "1"
     assert "killed by signal 9, Killed: attempt 1 goes on from checkpoint step-" in record.tags["restart.1"]
 
@@ -171,7 +168,7 @@ def test_a_killed_agent_is_started_again_by_systemd(
 
     gangs.systemctl(node, f"kill --kill-who=main --signal=KILL bp-{record.tags['id']}")
 
-    assert _end(process) == _same(expected)
+    assert _end(process) == expected
     assert int(record.tags["attempt"]) >= 1
     assert "goes on from checkpoint step-" in record.tags["restart.1"]
 
