@@ -1,10 +1,12 @@
-"""The elements of an array, which are numbers: as text, and how they have ended by the tags of its record."""
+"""How runs have ended, and the elements of an array, which are numbers: as text, and their ends by tags of a record."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 MOST = 2_000
 """Elements of an array: the record has two tags for each."""
+ENDS = {"FINISHED": "", "FAILED": "failed", "KILLED": "was stopped"}
+"""What has happened to a run that has ended, by its status in MLflow; nothing if it has succeeded."""
 # A tag of MLflow has 5,000 characters.
 _LONGEST = 4_500
 _EXIT = re.compile(r"(?:bedplate\.)?exit\.0\.([0-9]{1,6})")

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..connection import Connection, HubError
+from ..elements import ENDS
 from ..program import write_text
 from .ends import END, RECORDED, STARTED, STOP, read, stop_of, write_end
 from .gang import JOIN, Coordinator, Settings
@@ -29,7 +30,6 @@ from .spool import Spool
 from .witness import Witness
 
 _UNPACKED, _HISTORY = "unpacked", "history.json"
-_ENDS = {"FINISHED": "", "FAILED": "failed", "KILLED": "was stopped"}
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
 _DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
 _DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS", "CHECKPOINTS"), ""))
@@ -216,8 +216,8 @@ class Run:
                 if own.get("state") == "ended":
                     return own.get("cause", "its record has ended")
                 # The end is two requests, and the status is the second.
-                if other.get("state") == "ended" and other["status"] in _ENDS:
-                    how = "" if condition == "any" else _ENDS[other["status"]]
+                if other.get("state") == "ended" and other["status"] in ENDS:
+                    how = "" if condition == "any" else ENDS[other["status"]]
                     return how and f"it did not run: {name} {how}"
             time.sleep(_REPORT)
         return cause

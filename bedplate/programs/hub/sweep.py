@@ -15,7 +15,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ..elements import codes_of, elements_of, end_of
+from ..elements import ENDS, codes_of, elements_of, end_of
 from .records import Lines
 from .tokens import LONGEST
 
@@ -29,7 +29,6 @@ _SILENT, _UNREACHED, _UNSTARTED, _FRESH = 900, 7 * 86_400, 86_400, 600
 _CUT = 86_400
 _PAGE = 200
 _ID = re.compile("[a-z_][a-z0-9_-]{0,199}")
-_FAILED = {"FAILED": "failed", "KILLED": "was stopped"}
 Run = Mapping[str, Any]
 
 
@@ -127,7 +126,7 @@ def after_cause(record: Record, run: Run, going_on: Collection[str]) -> str:
     if not waits or name in going_on or not _ID.fullmatch(name):
         return ""
     states = [former["status"] for former in record.search(f"tags.`{_TAG}id` = '{name}'")]
-    end = _FAILED.get(states[0], "") if states else "is in no record"
+    end = ENDS.get(states[0], "") if states else "is in no record"
     return f"it did not run: {name} {end}" if end else ""
 
 
