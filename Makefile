@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JUDGES := .venv-judges
 JUDGES_READY := $(JUDGES)/.ready
-# Two at a time: a test that runs a whole rehearsal uses most of a core.
-TEST_WORKERS ?= 2
+# Three at a time on two cores: many tests wait for programs that they start.
+TEST_WORKERS ?= 3
 
 .PHONY: help setup demo test test-unit test-faults cover labs test-nodes test-nfs test-esp test-kubernetes test-vpn test-rekeys nightly \
   fuzz judge check lint types format docs bench lock clean

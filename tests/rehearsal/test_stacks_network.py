@@ -92,7 +92,10 @@ def test_a_four_byte_as_number_uses_bgp_asn_extended() -> None:
         assert "bgpAsn" not in entry.inputs
 
 
-@pytest.fixture(scope="module", params=[Interconnect.TRANSIT, Interconnect.PEERING, Interconnect.NONE])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(Interconnect.TRANSIT, marks=pytest.mark.nightly), Interconnect.PEERING, Interconnect.NONE],
+)
 def report(request: pytest.FixtureRequest) -> Report:
     """Return the rehearsal of two regions and a site, for each interconnect."""
     regions = tuple(region for region in LAB.regions if region.name != "eu-north-1")

@@ -401,6 +401,7 @@ def test_an_answer_that_is_not_of_mlflow_is_an_error(body: bytes, laptop: Laptop
     assert (done.returncode, done.stderr.startswith("error: the hub")) == (4, True), done.stderr
 
 
+@pytest.mark.nightly
 def test_a_hub_that_refuses_connections_is_named(laptop: Laptop) -> None:
     """Status 4, after repeats of at most 15 s."""
     with socket.socket() as unused:

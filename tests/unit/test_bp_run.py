@@ -732,6 +732,7 @@ def test_a_machine_that_does_not_answer_is_named(laptop: Laptop, record: Record)
     assert record.tags["state"] == "sent"
 
 
+@pytest.mark.nightly
 def test_a_hub_that_is_away_starts_nothing(laptop: Laptop, hub: FakeHub) -> None:
     """Status 244; the copy of fleet.json still chooses the place."""
     laptop.bp("run", "--", "true")

@@ -23,7 +23,7 @@ def _line(observation: Observation) -> str:
     return json.dumps(observation_document(observation))
 
 
-@pytest.mark.parametrize("name", ["quotas", "dry-region"])
+@pytest.mark.parametrize("name", ["quotas", pytest.param("dry-region", marks=pytest.mark.nightly)])
 def test_a_recorded_simulation_replays_with_the_same_waits(name: str, tmp_path: Path, capsys: Printed) -> None:
     """Within 10 %, with the refusals of AWS that were recorded; the command prints the figures of a scenario."""
     lines: list[str] = []

@@ -217,7 +217,7 @@ def test_a_gateway_that_a_sync_does_not_reach_is_named(fleet: Path, capsys: pyte
     assert (_charon(fleet, CELLAR) / "x509").is_dir()
 
 
-@pytest.mark.parametrize("command", ["tunnels", "sync"])
+@pytest.mark.parametrize("command", [pytest.param("tunnels", marks=pytest.mark.nightly), "sync"])
 def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
     command: str, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
