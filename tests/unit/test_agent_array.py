@@ -191,7 +191,8 @@ def test_a_stop_ends_all_elements(hub: ArrayHub, tmp_path: Path) -> None:
 
 def test_an_element_whose_agent_was_killed_has_failed(hub: ArrayHub, tmp_path: Path) -> None:
     """Its program ends with it, for it has the GPUs; the other element is left alone."""
-    run = ArrayRun(hub, tmp_path, "echo $PPID $$; [ $BEDPLATE_ELEMENT = 2 ] || sleep 600", elements="1-2")
+    script = "echo $PPID $$; [ $BEDPLATE_ELEMENT = 2 ] || sleep 600"
+    run = ArrayRun(hub, tmp_path, script, elements="1-2", secrets={"KEY": "k"})
     process = run.start()
     wait_for(lambda: hub.output(1))
     agent, program = map(int, hub.output(1).split())
@@ -202,6 +203,7 @@ def test_an_element_whose_agent_was_killed_has_failed(hub: ArrayHub, tmp_path: P
     assert not Path(f"/proc/{program}").exists()
     assert hub.tags["cause.0.1"] == "its agent ended before its program, with status -9"
     assert (hub.tags["exit.0.2"], hub.child(1)["statuses"]) == ("0", ["FAILED"])
+    assert not [*run.folder.rglob("secrets")]
 
 
 def test_a_restarted_agent_goes_on_with_what_has_not_ended(hub: ArrayHub, tmp_path: Path) -> None:

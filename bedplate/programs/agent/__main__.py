@@ -26,7 +26,7 @@ from ..connection import AWAY, HubError
 from ..elements import element_of_pod
 from ..program import ProgramError, output, run, write_text
 from .array import Array, Element, element_variables
-from .ends import END, RECORDED, STARTED, STOP, read, stop_of, write_end
+from .ends import END, RECORDED, STARTED, STOP, read, remove_secrets, stop_of, write_end
 from .member import GPUS
 from .restarts import NO_LEASE, NOTICED, PEER_LOST, WRONG_SETTINGS
 from .run import Run
@@ -144,7 +144,7 @@ def _end(folder: Path) -> None:
     if (result in _KILLS or status == str(PEER_LOST)) and not any((folder / name).exists() for name in (END, STOP)):
         # The unit starts again, and its agent decides what becomes of the run.
         return
-    (folder / "secrets").unlink(missing_ok=True)
+    remove_secrets(folder)
     code, cause = _KILLED, f"the agent ended before its program: {result}, {status}"
     if (folder / STOP).exists():
         code, cause = NOTICED, stop_of(folder)[0]

@@ -1,4 +1,4 @@
-"""The end of a run and the request to stop it, as files in its folder: all commands of the agent use them."""
+"""The end of a run and the request to stop it, as files in its folder, which has secrets until then."""
 
 import json
 from collections.abc import Mapping
@@ -25,6 +25,13 @@ def write_end(folder: Path, code: int, cause: str, tags: Mapping[str, str], *, i
             return dict(read(folder / END))
         write_text(folder / END, json.dumps(end))
     return end
+
+
+def remove_secrets(folder: Path) -> None:
+    """Remove the secrets of a run at its end, until which a restarted agent needs them. Those of a pod end with it."""
+    for path in (folder / "secrets", *folder.glob("elements/*/secrets")):
+        with suppress(OSError):
+            path.unlink()
 
 
 def stop_of(folder: Path, grace: float = 0.0) -> tuple[str, float]:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from ..connection import Connection, HubError
 from ..elements import ENDS
 from ..program import write_text
-from .ends import END, RECORDED, STARTED, STOP, read, stop_of, write_end
+from .ends import END, RECORDED, STARTED, STOP, read, remove_secrets, stop_of, write_end
 from .gang import JOIN, Coordinator, Settings
 from .links import AnyLink, Link, Message, connect, interface_to
 from .member import Member
@@ -109,9 +109,7 @@ class Run:
             self._leave(str(message["cause"]))
             # The unit starts again by this one.
             return code if self._is_pod else PEER_LOST
-        # A restarted agent needs them. Those of a pod end with it.
-        with suppress(OSError):
-            (self._beside / "secrets").unlink()
+        remove_secrets(self._beside)
         end = write_end(self._folder, code, message["cause"], self._tags, is_stopped=message.get("is_stopped", False))
         try:
             self.write_record(end, _PATIENCE_AT_END)

@@ -137,7 +137,8 @@ def laptop_of(lab: NodeLab, hub: FakeHub, run_token: str) -> Iterator[Laptop]:
     finally:
         for socket in (laptop.cache / "bedplate/lab").glob("?" * 40):
             subprocess.run(("ssh", "-O", "exit", "-o", f"ControlPath={socket}", "x"), capture_output=True, check=False)
-        shutil.rmtree(folder)
+        # ssh answers before it removes its socket.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def listener_of(lab: NodeLab) -> Any:  # noqa: ANN401  a socket
