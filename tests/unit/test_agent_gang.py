@@ -472,7 +472,8 @@ def test_a_lost_pod_of_which_the_hub_has_not_heard_is_not_repeated_from_scratch(
 
     gang.processes = [gang.nodes[0].agent("run", "--", *SHELL, "echo ready")]
 
-    assert gang.codes() == [137]
+    assert gang.codes() == [1]
+    assert hub.tags["code"] == "137"
     assert "has no complete checkpoint, and --scratch-ok is not given" in hub.tags["cause"]
 
 

@@ -161,9 +161,13 @@ def test_all_nodes_start_and_restart_together() -> None:
     ended = "Container run for pod ada/x failed with exit code {} matching FailJob rule at index {}"
     lost = "Pod ada/x has condition DisruptionTarget matching FailJob rule at index 2"
     actions = {
+        ended.format(137, 0): True,
+        ended.format(143, 0): True,
+        ended.format(255, 0): True,
         ended.format(200, 0): True,
         ended.format(201, 0): True,
         lost: True,
+        ended.format(1, 1): False,
         ended.format(2, 1): False,
         ended.format(2000, 1): False,
         "Job has reached the specified backoff limit": False,
@@ -329,9 +333,12 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, bytes,
 Followed = Callable[..., tuple[int, bytes, list[str]]]
 
 
-def test_a_run_is_followed_over_its_attempts(followed: Followed) -> None:
-    """After a lost node the output of the new pod follows, once each; the exit code is that of the record."""
-    lost = _of("first", terminated={"exitCode": 200, "reason": "Error"})
+@pytest.mark.parametrize(
+    ("code_of_agent", "cause"), [(200, "node-7 is lost"), (137, "its container ended with exit code 137: Error")]
+)
+def test_a_run_is_followed_over_its_attempts(followed: Followed, code_of_agent: int, cause: str) -> None:
+    """After a lost node or agent the output of the new pod follows, once each; the exit code is that of the record."""
+    lost = _of("first", terminated={"exitCode": code_of_agent, "reason": "Error"})
     cluster = _Cluster(
         (GOES_ON, {}),
         (GOES_ON, _of("first", running={})),
@@ -346,7 +353,7 @@ def test_a_run_is_followed_over_its_attempts(followed: Followed) -> None:
     code, output, said = followed(cluster, _Ends(7))
 
     assert (code, output) == (7, b"first\nsecond\n")
-    assert said == ["node-7 is lost; it starts again", "waiting: ContainerCreating"]
+    assert said == [f"{cause}; it starts again", "waiting: ContainerCreating"]
 
 
 def test_a_controller_that_is_slow_ends_no_run(followed: Followed) -> None:

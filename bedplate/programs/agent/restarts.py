@@ -12,6 +12,8 @@ AGAIN, MADE_AGAIN, OVER = "again", "made again", "over"
 _ABORTED, _KILLED, _TERMINATED, _SIGNALS = 134, 137, 143, range(129, 193)
 _OWN = PEER_LOST, NOTICED, NO_LEASE, NO_CODE, WRONG_SETTINGS, REFUSED = range(200, 206)
 """Exit codes of the agent, in this order: a peer is lost, it was told to end, and the hub refuses the run."""
+REPEATED = _KILLED, _TERMINATED, PEER_LOST, NOTICED, 255
+"""Exit codes of containers that are made again; 255 is that of one whose machine has restarted."""
 _STOPPED = {NOTICED, REFUSED}
 # Seconds: by which the loss of a machine is seen later than its effects, between a killed rank and the errors of its
 # peers, and in which one end may be the effect of another.

@@ -25,7 +25,7 @@ from .links import AnyLink, Link, Message, connect, interface_to
 from .member import Member
 from .packs import Code, CodeError
 from .ranks import Ranks
-from .restarts import NO_CODE, NOTICED, PEER_LOST, REFUSED, History, Policy, history_of
+from .restarts import NO_CODE, NOTICED, PEER_LOST, REFUSED, REPEATED, History, Policy, history_of
 from .spool import Spool
 from .witness import Witness
 
@@ -115,8 +115,8 @@ class Run:
             self.write_record(end, _PATIENCE_AT_END)
         except HubError as error:
             sys.stderr.write(f"the end of the run is not recorded: {error}\n")
-        # A pod that ends by the status of a notice is made again.
-        return 1 if self._is_pod and message["status"] == NOTICED else int(message["status"])
+        # A pod that ends by one of these is made again, also one with the code of a program that was killed.
+        return 1 if self._is_pod and message["status"] in REPEATED else int(message["status"])
 
     def _prepare(self, connect_to_first: Callable[[float], Link]) -> str:
         """Fetch the code once, and make the folder of checkpoints; return why that fails."""

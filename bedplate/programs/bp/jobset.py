@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from ..agent.restarts import NOTICED, PEER_LOST
+from ..agent.restarts import REPEATED
 from ..elements import elements_of
 from .places import Place
 
@@ -31,9 +31,10 @@ _KEPT, _PORT = 86_400, 29_399
 _LONGEST_NAME, _HASH = 45, 8
 _EFA, _HUGE_PAGES = "vpc.amazonaws.com/efa", 5_120
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-# Exit codes of agents that are made again, and all that end a run but those of signals.
-_AGAIN: Mapping[str, Any] = {"containerName": CONTAINER, "operator": "In", "values": [PEER_LOST, NOTICED]}
-_FINAL: Mapping[str, Any] = {**_AGAIN, "operator": "NotIn", "values": [0, 137, 143, PEER_LOST, NOTICED]}
+# Exit codes of agents that are made again, and all that end a run. An agent that has written the end has none of the
+# former.
+_AGAIN: Mapping[str, Any] = {"containerName": CONTAINER, "operator": "In", "values": [*REPEATED]}
+_FINAL: Mapping[str, Any] = {**_AGAIN, "operator": "NotIn", "values": [0, *REPEATED]}
 _START = """import sys
 if sys.version_info < (3, 9):
     sys.exit("error: runs need Python 3.9 or newer in their image")
@@ -66,7 +67,7 @@ def name_of(run: str) -> str:
 def jobset_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping[str, str]) -> Object:
     """Return the JobSet of a run; `claims` are the person's stores that its nodes mount, with their paths.
 
-    All pods are made again if a node is lost or an agent gets a notice, and never if the program has ended.
+    All pods are made again if a node or an agent is lost or gets a notice, and never if the program has ended.
     """
     labels, nodes, elements = {LABEL: run["id"]}, run["nodes"], run.get("elements", "")
     job = {
@@ -112,7 +113,7 @@ def _element_rules() -> Iterator[Object]:
 
 
 def _rules() -> Iterator[Object]:
-    patterns = {"agent": f"exit code ({PEER_LOST}|{NOTICED}) ", "node": "condition DisruptionTarget "}
+    patterns = {"agent": f"exit code ({'|'.join(map(str, REPEATED))}) ", "node": "condition DisruptionTarget "}
     for name, pattern in patterns.items():
         reasons = {"onJobFailureReasons": ["PodFailurePolicy"], "onJobFailureMessagePatterns": [pattern]}
         yield {"name": name, "action": "RestartJobSetAndIgnoreMaxRestarts", **reasons}

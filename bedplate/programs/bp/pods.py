@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..agent.restarts import NOTICED, PEER_LOST
+from ..agent.restarts import NOTICED, PEER_LOST, REPEATED
 from .cluster import Api, api_of, container_of, is_running
 from .hub import PARTLY, WRONG, BpError, Hub, say, write
 from .jobset import Object, agent_of, jobset_of, secret_of
@@ -109,8 +109,10 @@ def follow(api: Api, run: str, copy: Callable[[bytes], object], tell: Tell, reco
         code = _code(jobset, node, record)
         if code is not None:
             return code
-        if node.code in {PEER_LOST, NOTICED}:
-            text = f"{record.cause() or node.cause}; it starts again"
+        if node.code in REPEATED:
+            # Who was killed has written no cause.
+            cause = record.cause() if node.code in {PEER_LOST, NOTICED} else ""
+            text = f"{cause or node.cause}; it starts again"
         else:
             text = "" if node.code is not None else _reason(api, jobset, node.pod, is_asked=polls > _FIRST_POLLS)
             text = f"waiting: {text}" if text else ""
@@ -156,7 +158,7 @@ def _code(jobset: Object, node: _FirstNode, record: Record) -> "int | None":
     """Return the exit code of a run that has ended, by its record, or else by its container; None before."""
     is_over = _is_over(jobset)
     # The agent writes the end of the run before its own, and the controller of JobSets needs a moment to see that.
-    code = record.code() if is_over or node.code not in {None, PEER_LOST, NOTICED} else None
+    code = record.code() if is_over or node.code not in {None, *REPEATED} else None
     if code is not None or not is_over or is_running(node.pod):
         return code
     cause = node.cause or _never_ran(jobset, node.pod)
