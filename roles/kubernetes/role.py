@@ -79,6 +79,8 @@ def common_settings(node: ClusterNode) -> dict[str, Any]:
         "maxPods": MAX_PODS,
         "podPidsLimit": 16384,
         "seccompDefault": True,
+        # Else the kernel kills the agent of a run with its program, and nobody can say that it was for memory.
+        "singleProcessOOMKill": True,
         "systemReserved": {"cpu": "100m", "memory": "1Gi"},
         **(_DEVICE_SETTINGS if has_devices else {}),
         "serializeImagePulls": False,
