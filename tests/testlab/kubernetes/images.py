@@ -10,6 +10,7 @@ import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from bedplate.catalog.catalog import load_addons
 from bedplate.kubernetes.addons import choose_pins
@@ -43,14 +44,15 @@ def pod_image(folder: Path) -> Path:
     return _write(folder / "pod.tar", IMAGE, files, {"Entrypoint": [*_WAIT], "User": "65535:65535"})
 
 
-def python_image(folder: Path) -> Path:
-    """Write an archive with an image that has this machine's Python, and no user of the fleet."""
+def python_image(folder: Path, variables: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """Write an archive with an image that has this machine's Python, more variables, and no user of the fleet."""
     modules = Path(f"/usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}")
     sources = (path for path in modules.rglob("*.py") if not _UNUSED & set(path.parts))
     files: dict[str, Path | str] = {str(path).lstrip("/"): path for path in sources}
     for path in (modules / "lib-dynload").iterdir():
         files |= {str(path).lstrip("/"): path, **_libraries(path)}
-    environment = ["PATH=/bin", "PYTHONHOME=/usr", "PYTHONDONTWRITEBYTECODE=1"]
+    values = {"PATH": "/bin", "PYTHONHOME": "/usr", "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    environment = [f"{name}={value}" for name, value in values.items()]
     # Python itself is a link.
     return _write(folder / "python.tar", PYTHON_IMAGE, {**files, **_with_libraries("python3")}, {"Env": environment})
 

@@ -43,23 +43,29 @@ class Case:
     name: str
     promised: Registration
     instance: str | None = None
+    facts: Mapping[str, str] = field(default_factory=lambda: FACTS)
 
 
-def _cases() -> dict[str, Case]:
+def pool_case(kind: str = FACTS["instance-type"], instance: str = FACTS["instance-id"]) -> Case:
+    """Return an instance of a type, and so of its pool."""
     plan = lab_plan()
-    cluster, titan, site = cluster_plan(plan), as_node(plan, TITAN), plan.sites_by_name["cellar"]
-    pool = next(pool for pool in plan.pools if FACTS["instance-type"] in pool.types and pool.region == "us-west-2")
+    cluster = cluster_plan(plan)
+    pool = next(pool for pool in plan.pools if kind in pool.types and pool.region == "us-west-2")
     assert cluster
+    promised = registration(pool, kind, FACTS["placement/availability-zone"], load_catalog())
+    facts = {**FACTS, "instance-type": kind, "instance-id": instance}
+    name = f"{pool.group}-{instance[-8:]}.us-west-2"
+    return Case(pool_node_kinds(cluster, pool, load_catalog()), name, promised, instance, facts)
+
+
+def _site_case() -> Case:
+    plan = lab_plan()
+    titan, site = as_node(plan, TITAN), plan.sites_by_name["cellar"]
     assert titan
-    promised = registration(pool, FACTS["instance-type"], FACTS["placement/availability-zone"], load_catalog())
-    name = f"{pool.group}-0000000a.us-west-2"
-    return {
-        "pool": Case(pool_node_kinds(cluster, pool, load_catalog()), name, promised, FACTS["instance-id"]),
-        "site": Case(titan, TITAN, machine_registration(site, site.machines["titan-01"])),
-    }
+    return Case(titan, TITAN, machine_registration(site, site.machines["titan-01"]))
 
 
-CASES = _cases()
+CASES = {"pool": pool_case(), "site": _site_case()}
 
 
 @dataclass
@@ -144,7 +150,7 @@ def machine(
 
     With the images of add-ons, one of them sets up the network of pods.
     """
-    facts = {**FACTS, "local-ipv4": address}
+    facts = {**case.facts, "local-ipv4": address}
     with real_node(case.node, root, address) as node, metadata_service(facts) as metadata:
         node.start_containerd([pod_image(node.folder), *addons], None if addons else PODS)
         yield Running(case, approvers, node, metadata, facts)
