@@ -550,3 +550,20 @@ def test_a_caller_of_the_mint_that_says_nothing_is_dropped(hub: RunningHub) -> N
             other.connect(str(hub.folder / "mint"))
             other.sendall(b"person\n")
             assert other.recv(100).startswith(b"error: no person")
+
+
+def test_a_run_reads_the_wheels_that_an_administrator_has_put_there(hub: RunningHub) -> None:
+    """The list is JSON; without the folder there are none."""
+    run, wheels = token(scope=OF_RUN), f"{FILES}/wheels"
+    before = hub.ask("GET", wheels, run)
+    (hub.files / "wheels").mkdir(parents=True)
+    name = "torch-2.14.1%2Bcu130-cp312-cp312-linux_x86_64.whl"
+    (hub.files / "wheels" / name.replace("%2B", "+")).write_bytes(b"wheel")
+
+    listed = hub.ask("GET", wheels, run).document
+
+    assert before.status == 404
+    assert [(file["name"], file["type"], file["size"]) for file in listed] == [(name.replace("%2B", "+"), "file", 5)]
+    assert hub.ask("GET", f"{wheels}/{name}", run).body == b"wheel"
+    assert hub.ask("GET", wheels).status == 401
+    assert hub.ask("PUT", f"{wheels}/{name}", run, b"other").status == 403

@@ -38,6 +38,7 @@ _PLAIN = re.compile(r"/(?:[A-Za-z0-9/._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
 _ESCAPED = re.compile(r"%(?:2[ef5]|5c)", re.IGNORECASE)
 _UPWARD = re.compile(r"(?:^|/)\.{1,2}(?:/|$)|[%\\]|^/")
 _PACK = re.compile(r"packs/([a-z_][a-z0-9_-]*)/[0-9a-f]{40}-(?:0|[0-9a-f]{40})\.pack")
+_WHEEL = re.compile(r"wheels(?:/[^/]+)?")
 _OUTPUT = re.compile(r"[0-9]{1,19}/([0-9a-f]{32})/artifacts/(logs/)?.+")
 LARGEST, LARGEST_LOG = 2 << 30, 256 << 10
 """Bytes of a file, and of a part of a log."""
@@ -80,6 +81,8 @@ def _is_plain_query(target: str) -> bool:
 
 def _check_file(token: Token, person: str, method: str, file: str) -> None:
     pack, output = _PACK.fullmatch(file), _OUTPUT.fullmatch(file)
+    if method == "GET" and token.kind == "run" and _WHEEL.fullmatch(file):
+        return
     if method not in {"GET", "PUT"} or token.kind == "study" or not (pack or output):
         raise RefusedError(403, "files are packs of people and artefacts of runs, and nobody deletes them")
     if pack and pack[1] != person and (method == "PUT" or token.kind == "run"):
