@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,15 +63,29 @@ class Result:
         return f"{name} failed: {words or f'exit status {self.status}'}" if self.status else ""
 
 
-def run(*command: str, data: bytes = b"", seconds: float = 60.0, folder: str = ".") -> Result:
-    """Run another program with `data` as its input. Raises ProgramError if it cannot be started.
+def run(
+    *command: str,
+    data: bytes = b"",
+    seconds: float = 60.0,
+    folder: str = ".",
+    environment: "Mapping[str, str] | None" = None,
+    handles: Sequence[int] = (),
+) -> Result:
+    """Run another program with `data` as its input, and open `handles`. Raises ProgramError if it cannot be started.
 
     Its output goes to files in memory: a service that it starts would keep a pipe open, and the disk may be full.
     """
     with _memory(data) as given, _memory() as out, _memory() as err:
         try:
             process = subprocess.Popen(  # noqa: S603  the commands of the callers, without a shell
-                command, stdin=given, stdout=out, stderr=err, start_new_session=True, cwd=folder
+                command,
+                stdin=given,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                cwd=folder,
+                env=environment,
+                pass_fds=handles,
             )
         except FileNotFoundError:
             raise MissingProgramError(f"{command[0]} is not installed") from None

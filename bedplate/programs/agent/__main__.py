@@ -2,6 +2,7 @@
 
 run [-- PROGRAM ...]     be the first process of a run, by BEDPLATE_*, or by its folder: run --folder FOLDER
 wait --folder FOLDER -- PROGRAM ...  wait for the run after which one starts, then be that program
+prepare --folder FOLDER -- PROGRAM ...  build the environment of a run before it has GPUs, then be that program
 end --folder FOLDER      write the end of a run whose first process has ended without it
 end                      write the ends of runs of former boots, and those that the record lacks
 start [--follow [BYTE]]  start the run that stdin has as JSON, once; print its output from a byte on
@@ -28,13 +29,16 @@ from ..program import ProgramError, output, run, write_text
 from .array import Array, Element, element_variables
 from .ends import END, RECORDED, STARTED, STOP, read, remove_secrets, stop_of, write_end
 from .member import GPUS
-from .restarts import NO_LEASE, NOTICED, PEER_LOST, WRONG_SETTINGS
+from .restarts import NO_CODE, NO_LEASE, NOTICED, PEER_LOST, WRONG_SETTINGS
 from .run import Run
 from .spool import follow_attempts
 
 AGENT = "/usr/local/bin/bedplate-agent"
-# Settings that a run need not have: of several nodes, of repeats, and of arrays.
-_OF_GANGS = ("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "ELEMENTS", "WAIT", "AT_ONCE")
+# Settings that a run need not have: of several nodes, of repeats, of environments, and of arrays.
+_OF_GANGS = (
+    *("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "WAIT"),
+    *("ENVIRONMENT_FILE", "ELEMENTS", "AT_ONCE"),
+)
 _KILLS = {"signal", "core-dump"}
 _ID, _KILLED, _LOOK = re.compile("[a-z_][a-z0-9_-]{0,199}"), 137, 2.0
 _GOING_ON, _OVER = {"active", "activating", "deactivating", "reloading"}, {"inactive", "failed"}
@@ -43,14 +47,14 @@ _GOING_ON, _OVER = {"active", "activating", "deactivating", "reloading"}, {"inac
 def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = Path("/var/cache/bedplate/runs")) -> int:
     """Run a command; return the exit code."""
     command, *rest = [*words, "", ""]
-    if command not in {"run", "wait", "end", "start", "follow", "stop", "secrets"}:
+    if command not in {"run", "wait", "prepare", "end", "start", "follow", "stop", "secrets"}:
         sys.stderr.write(f"{__doc__}\n")
         return WRONG_SETTINGS
     own = scratch / _person()
     base = own / "runs" if own.is_dir() else cache / str(os.getuid())
     folder = Path(rest[1]) if rest[:1] == ["--folder"] else base / rest[0]
     try:
-        if command in {"run", "wait"}:
+        if command in {"run", "wait", "prepare"}:
             return _begin(command, folder, rest)
         if command == "start":
             folder = _start(base, json.load(sys.stdin))
@@ -85,7 +89,12 @@ def _begin(command: str, folder: Path, words: Sequence[str]) -> int:
     """Be the first process of a run, or wait to become it."""
     if words[0] != "--folder":
         return _run_here(words[1:-2])
-    return _run(folder) if command == "run" else _wait(folder, [*words[3:-2]])
+    if command == "run":
+        return _run(folder)
+    program, do = [*words[3:-2]], _wait if command == "wait" else _prepare
+    if not (code := do(folder)):
+        os.execvp(program[0], program)  # noqa: S606  of the unit, without a shell
+    return code
 
 
 def _run_here(program: Sequence[str]) -> int:
@@ -105,8 +114,8 @@ def _run(folder: Path) -> int:
     return one.run(given["command"], given["environment"])
 
 
-def _wait(folder: Path, program: list[str]) -> int:
-    """Wait for the run after which this one starts, then become a program; return the exit code of a run without."""
+def _wait(folder: Path) -> int:
+    """Wait for the run after which this one starts; return the exit code of one that never does."""
     given, cause = read(folder / "run.json"), ""
     name, _, condition = given["after"].partition(":")
     # The unit of a run that has started may start again.
@@ -114,10 +123,20 @@ def _wait(folder: Path, program: list[str]) -> int:
         sys.stderr.write(f"waits until {name} has {'ended' if condition == 'any' else 'succeeded'}\n")
         sys.stderr.flush()
         cause = Run(folder, _variables(folder, given)).wait_for(given["predecessor"], name, condition)
-    if not cause:
-        os.execvp(program[0], program)  # noqa: S606  of the unit, without a shell
-    write_end(folder, NO_LEASE, cause, {}, is_stopped=False)
-    return NO_LEASE
+    return _end_before(folder, NO_LEASE, cause)
+
+
+def _prepare(folder: Path) -> int:
+    """Build the environment of a run; return the exit code if that fails."""
+    given = read(folder / "run.json")
+    return _end_before(folder, NO_CODE, Run(folder, _variables(folder, given)).prepare(given["environment"]))
+
+
+def _end_before(folder: Path, code: int, cause: str) -> int:
+    """Write the end of a run that does not start for this cause, if there is one; return its exit code."""
+    if cause:
+        write_end(folder, code, cause, {}, is_stopped=False)
+    return code if cause else 0
 
 
 def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
@@ -131,6 +150,7 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
         **{name: str(given[name.lower()]) for name in _OF_GANGS if given.get(name.lower())},
         "LAUNCH": given.get("launch", ""),
         "ARRAY": given["id"],
+        "ENVIRONMENTS": str(folder.parent / "environments"),
         "MACHINE": given.get("machine", ""),
         "PACKS": ",".join(given["packs"]),
         "ARTIFACTS": f"{given['experiment']}/{given['run']}/artifacts",
@@ -185,7 +205,8 @@ def _start(base: Path, given: dict[str, Any]) -> Path:
     if program == "python" and not shutil.which(program, path=path):
         program = given["command"][0] = "python3"
     found = shutil.which(program, path=path)
-    if not found and "/" not in program:
+    # The environment of a run may have it.
+    if not found and "/" not in program and not given.get("environment_file"):
         raise ValueError(
             f"{socket.gethostname()} has no program {program}: install it there, or name a file by its path"
         )
@@ -205,7 +226,7 @@ def _start(base: Path, given: dict[str, Any]) -> Path:
     except OSError:
         shutil.rmtree(new)
     if not any((folder / name).exists() for name in (STARTED, END)) and not _is_going_on(folder):
-        if found and program.startswith("python"):
+        if found and program.startswith("python") and not given.get("environment_file"):
             sys.stderr.write(f"{program} is {found}: {run(found, '--version').text.strip()}\n")
         started = run(*_unit(unit, folder, given))
         # Another start may have been first.
@@ -240,6 +261,8 @@ def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
         yield from (AGENT, "wait", "--folder", str(folder), "--")
     # The agents of several nodes take their leases in turn, and those of elements have their own.
     gpus = 0 if given.get("nodes", 1) > 1 or given.get("elements") else given["gpus"]
+    if given.get("environment_file") and given["gpus"] and given.get("nodes", 1) == 1:
+        yield from (AGENT, "prepare", "--folder", str(folder), "--")
     yield from (GPUS, "run", f"--gpus={gpus}", *([] if given["wait"] is None else [f"--wait={given['wait']}"]))
     yield from ("--", AGENT, "run", "--folder", str(folder))
 

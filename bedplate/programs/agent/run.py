@@ -20,12 +20,14 @@ from ..connection import Connection, HubError
 from ..elements import ENDS
 from ..program import write_text
 from .ends import END, RECORDED, STARTED, STOP, read, remove_secrets, stop_of, write_end
+from .environments import Environments
 from .gang import JOIN, Coordinator, Settings
 from .links import AnyLink, Link, Message, connect, interface_to
 from .member import Member
 from .packs import Code, CodeError
 from .ranks import Ranks
 from .restarts import NO_CODE, NOTICED, PEER_LOST, REFUSED, REPEATED, History, Policy, history_of
+from .sources import LIST, BuildError
 from .spool import Spool
 from .witness import Witness
 
@@ -33,7 +35,7 @@ _UNPACKED, _HISTORY = "unpacked", "history.json"
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
 _DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
 _DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS", "CHECKPOINTS"), ""))
-_DEFAULTS.update(dict.fromkeys(("PORT", "RESTARTS", "SCRATCH_OK", "WAIT"), ""))
+_DEFAULTS.update(dict.fromkeys(("PORT", "RESTARTS", "SCRATCH_OK", "WAIT", "ENVIRONMENT_FILE"), ""))
 _PORT = 29_399
 # Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs; for a
 # note before an attempt, before agents leave that are made again, and between looks for a pack.
@@ -55,7 +57,11 @@ class Run:
         own = {name[len(_PREFIX) :]: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
         # While a folder is locked, systemd-tmpfiles removes nothing of it: code may be older than its limit.
         fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
-        self._told = {**_DEFAULTS, "CACHE": f"{folder}/packs", **own, **variables}
+        caches = {
+            "CACHE": f"{folder}/packs",
+            "ENVIRONMENTS": f"{os.environ.get('HOME', folder)}/.cache/bedplate/environments",
+        }
+        self._told = {**_DEFAULTS, **caches, **own, **variables}
         self._folder, self._beside, self._start = folder, Path(self._told["TOKEN_FILE"]).parent, time.monotonic()
         self._node, self._nodes, self._attempt = (int(self._told[name]) for name in ("RANK", "NODES", "ATTEMPT"))
         self._grace, self._seconds, gpus = float(self._told["GRACE"]), float(self._told["FOR"]), int(self._told["GPUS"])
@@ -75,6 +81,7 @@ class Run:
         self._tags[f"node.{self._node}"] = self._machine
         self._pending, self._noting = dict(self._tags), Lock()
         self._reporting, self._command = Thread(target=self._report, daemon=True), tuple[str, ...]()
+        self._environment = ""
         # Those that it has while it takes part.
         self._member: Any = None
         self._coordinator: Any = None
@@ -90,9 +97,8 @@ class Run:
             raise FileExistsError(f"the run has ended: {self._folder / END}")
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            secrets = read(self._beside / "secrets")
             self._command = (*command,)
-            message = self._take_part({**environment, **secrets})
+            message = self._take_part(self._with_secrets(environment))
         except KeyboardInterrupt:
             cause, _ = stop_of(self._folder)
             person = self.stopped_by() if self._is_pod else ""
@@ -118,8 +124,15 @@ class Run:
         # A pod that ends by one of these is made again, also one with the code of a program that was killed.
         return 1 if self._is_pod and message["status"] in REPEATED else int(message["status"])
 
-    def _prepare(self, connect_to_first: Callable[[float], Link]) -> str:
-        """Fetch the code once, and make the folder of checkpoints; return why that fails."""
+    def _with_secrets(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        return {**environment, **read(self._beside / "secrets")}
+
+    def prepare(self, environment: Mapping[str, str]) -> str:
+        """Fetch the code and build its environment before this run has GPUs; return why that fails."""
+        return self._prepare(self._with_secrets(environment), None)
+
+    def _prepare(self, environment: Mapping[str, str], connect_to_first: "Callable[[float], Link] | None") -> str:
+        """Fetch the code once, build its environment, and make the folder of checkpoints; return why that fails."""
         try:
             if not (self._folder / _UNPACKED).exists():
                 shutil.rmtree(self._told["WORK"], ignore_errors=True)
@@ -130,7 +143,30 @@ class Run:
             return f"no code: {error}"
         except OSError as error:
             return f"no code, or no folder for checkpoints: {error}"
+        try:
+            if self._told["ENVIRONMENT_FILE"]:
+                self._provide_environment({**os.environ, **environment})
+        except (BuildError, OSError) as error:
+            return f"no environment: {error}"
         return ""
+
+    def _provide_environment(self, variables: Mapping[str, str]) -> None:
+        """Build what the cache lacks. The list of packages is with the run, so that a later one may have the same."""
+        cache = Environments(Path(self._told["ENVIRONMENTS"]), self._hub, self._say)
+        found = cache.provide(self._told["ENVIRONMENT_FILE"], Path(self._told["WORK"]), variables)
+        self._environment, packages = str(found), (found / LIST).read_text(encoding="utf-8")
+        write_text(self._folder / LIST, packages)
+        self._note_time("environment")
+        if not self._node:
+            # The end has it, too: a program may be killed with its machine.
+            with suppress(HubError):
+                self._hub.send(f"{self._told['ARTIFACTS']}/{LIST}", self._folder / LIST, _NOTE)
+
+    def _say(self, text: str) -> None:
+        # The output of a pod is that of its program.
+        if not self._is_pod:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
     def _take_part(self, environment: Mapping[str, str]) -> Message:
         """Be a node of the gang until its end, which is returned; on node 0 also lead it."""
@@ -142,7 +178,7 @@ class Run:
             self._coordinator = Coordinator(gang, self, self._history())
             self._coordinator.start()
         connect_to_first = partial(connect, self._told["MASTER"], port, gang.token)
-        link, error = self._join(connect_to_first)
+        link, error = self._join(environment, connect_to_first)
         self._member = Member(link, self._folder, self._grace, gpus, self._stop_of_signal)
         start = partial(self._start_ranks, environment=environment)
         end: Message = self._member.take_part(self._node, self._machine, error, self._checkpoints, start)
@@ -156,10 +192,12 @@ class Run:
             self._tags.update(self._signs())
         return end
 
-    def _join(self, connect_to_first: Callable[[float], Link]) -> tuple[AnyLink, tuple[str, int]]:
+    def _join(
+        self, environment: Mapping[str, str], connect_to_first: Callable[[float], Link]
+    ) -> tuple[AnyLink, tuple[str, int]]:
         """Return the link to node 0 once this node has its code, and why it cannot start, with the exit code."""
         try:
-            error = self._prepare(connect_to_first), NO_CODE
+            error = self._prepare(environment, connect_to_first), NO_CODE
             return connect_to_first(JOIN) if self._node else self._coordinator.member, error
         except KeyboardInterrupt:
             # The others would wait for this node. Those of pods are made again.
@@ -242,7 +280,7 @@ class Run:
                 self._set_tags(tags, _NOTE)
         self._wake.set()
 
-    def _fetch(self, connect_to_first: Callable[[float], Link]) -> None:
+    def _fetch(self, connect_to_first: "Callable[[float], Link] | None") -> None:
         self._code.fetch(self._hub, _PATIENCE, connect_to_first if self._node else None)
         self._note_time("fetched")
         self._code.check_out(self._told["TREE"], Path(self._told["WORK"]))
@@ -280,6 +318,10 @@ class Run:
         shared = {"PYTHONUNBUFFERED": "1", "MLFLOW_ENABLE_ASYNC_LOGGING": "true"}
         shared.update({name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)})
         shared.update({**environment, "PWD": self._told["WORK"], "MLFLOW_RUN_ID": self._run})
+        if self._environment:
+            shared.update(
+                {"VIRTUAL_ENV": self._environment, "PATH": f"{self._environment}/bin:{shared.get('PATH', '')}"}
+            )
         shared.update({"MLFLOW_TRACKING_URI": self._told["HUB"], "MLFLOW_TRACKING_TOKEN": self._token()})
         files = {name: self._folder / name.lower() for name in ("STOP", "RESUMED")}
         files.update({"OUTPUT": self._output, "PARAMS": self._beside / "params", "CHECKPOINTS": self._checkpoints})
@@ -378,7 +420,7 @@ class Run:
 
     def _put_output(self, patience: float) -> None:
         """Give the hub the files that the program has left for it; a tag says what it refuses."""
-        left = [self._folder / "output"]
+        left = [self._folder / "output", self._folder / LIST]
         # Folders may be deeper than the calls of Python.
         while left:
             path = left.pop()
