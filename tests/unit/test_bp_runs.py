@@ -455,6 +455,68 @@ def test_a_run_is_repeated_by_its_record(laptop: Laptop, record: Record, monkeyp
     assert len([line for line, _, _ in record.hub.requests if line.startswith("PUT")]) == 1
 
 
+LISTED = "artifacts/environment.txt"
+
+
+def test_a_folder_with_requirements_has_an_environment(laptop: Laptop, record: Record) -> None:
+    """Said is from which file; a repeat has the list of the first run, once the hub has it. Each may have none."""
+    Path("requirements.txt").write_text("numpy\n")
+    dry = laptop.bp("run", "--dry-run", "--", "true")
+    name = started(laptop, record)
+    sources = [given(laptop)["environment_file"]]
+    run = record.runs[-1]["info"]["run_id"]
+    # A run that has not built it has no list.
+    for words in (
+        ("again", name),
+        ("again", name),
+        ("run", "--environment", name),
+        ("again", name, "--environment", "none"),
+    ):
+        assert laptop.bp(*words, "-d", *(["--", "true"] if words[0] == "run" else [])).returncode == 0
+        sources.append(given(laptop)["environment_file"])
+        record.packs[f"7/{run}/{LISTED}"] = b"numpy==2.1\n"
+
+    assert "environment of requirements.txt: " in dry.stderr
+    listed = f"7/{run}/{LISTED}"
+    assert sources == ["requirements.txt", "requirements.txt", listed, listed, ""]
+    assert "environment" not in record.tags
+    assert {"key": "bedplate.environment", "value": "requirements.txt"} in record.runs[0]["data"]["tags"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        ("-e .\n", (), "requirements.txt installs from the folder of the code: -e ."),
+        ("-r more.txt\n", (), "the code has no more.txt"),
+        ("", ("--environment", "ada-1-lost-otter"), "no run is named ada-1-lost-otter"),
+    ],
+)
+def test_an_environment_that_cannot_be_is_refused(
+    text: str, words: tuple[str, ...], expected: str, laptop: Laptop, record: Record
+) -> None:
+    """Before anything is sent; without it the run starts."""
+    Path("requirements.txt").write_text(text)
+    program(laptop, "")
+
+    done = laptop.bp("run", "-d", *words, "--", "true")
+
+    assert done.returncode == 242
+    assert expected in done.stderr
+    assert not record.runs
+    assert laptop.bp("run", "-d", "--environment", "none", "--", "true").returncode == 0
+
+
+@pytest.mark.parametrize("value", ["../x", "7/x/artifacts/environment.txt", "setup.py"])
+def test_a_record_with_another_environment_is_not_repeated(value: str, laptop: Laptop, record: Record) -> None:
+    """Colleagues can change tags."""
+    name = started(laptop, record, environment=value)
+
+    done = laptop.bp("again", name, "-d")
+
+    assert done.returncode == 242
+    assert "has no environment" in done.stderr
+
+
 def array(laptop: Laptop, record: Record, *words: str) -> str:
     """Start an array of four elements on a machine; return its name."""
     program(laptop, "")

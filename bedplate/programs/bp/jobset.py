@@ -207,6 +207,7 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
         "PORT": _PORT,
         "RESTARTS": run["restarts"],
         "SCRATCH_OK": run["scratch_ok"],
+        "ENVIRONMENT_FILE": run.get("environment_file", ""),
         **({"ELEMENTS": run["elements"], "ARRAY": run["id"]} if run.get("elements") else {}),
     }
     # A store that this pod does not have is of no use; what is in the pod ends with it.

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 from ..agent.restarts import NO_CODE
 from .array import FORM, array_tags, follow_array, read_array, set_pace
+from .environments import FORM as ENVIRONMENT
+from .environments import choose_environment, environment_line
 from .hub import PARTLY, WRONG, BpError, Hub, say
 from .limits import limit_lines, paid_seconds
 from .machine import Agent, Gang
@@ -54,6 +56,7 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--cpus", "N", _NUMBER, "0", "at most so many CPUs"),
     ("--memory", "N", _NUMBER, "0", "at most so many GiB of memory"),
     ("--image", "I", ".*", "", "for the cluster: a name of `jobs.images`, or repository@sha256:DIGEST"),
+    ("--environment", "E", ENVIRONMENT, "", "none, or that of a run by its name; default: by a file of the folder"),
     ("--launch", "HOW", "ranks|program|", "", "start the command once a GPU (ranks), or once (program)"),
     ("--priority", "P", "interactive|normal|spare", "normal", "in the cluster: interactive, normal, or spare"),
     ("--array", "A-B,C%N", FORM, "", "a run for each of these numbers, N at a time; default: all of a machine"),
@@ -122,6 +125,7 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
         snapshot = shadow.take(options.include)
         packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
         new = {name: pack for name, pack in packs.items() if not _is_sent(pack)}
+        document["environment_file"] = choose_environment(hub, options.environment, folder)
         code = start_code(hub, options, asked.result(), document, Code(snapshot, [*packs], new, stack.close))
     if code == NO_CODE:
         # The hub may have lost a pack that this laptop counts as sent.
@@ -157,12 +161,12 @@ def start_code(
             tags = {name: document[name] for name in _TAGS}
             tags |= {"command": shlex.join(document["command"]), "notify": options.notify or ""}
             tags |= {f"node.{rank}": name for rank, name in enumerate(place.members)}
-            tags |= array_tags(document)
+            tags |= {**array_tags(document), "environment": document["environment_file"]}
             tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
             tags |= {"secrets": " ".join(options.secret), "max_cost": options.max_cost}
             tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
-            # A pod waits for a machine, and a unit for GPUs: for as long as that takes, the hub does not miss the run.
-            waits = place.selector or document["gpus"] or document["predecessor"]
+            # A pod waits for a machine, and a unit for GPUs or packages: for that long the hub does not miss it.
+            waits = place.selector or document["gpus"] or document["predecessor"] or document["environment_file"]
             tags |= {"state": "queued"} if waits else {}
             tags |= {"image": place.facts["image"]} if place.selector else {"machine": place.name}
             tags |= {"base": code.packs[0].rpartition("/")[2].partition("-")[0], "size": snapshot.size}
@@ -330,5 +334,6 @@ def _plan_lines(place: Place, document: Mapping[str, Any], cost: float, snapshot
         yield "note: no store here has checkpoints: a run whose machine is lost has to start from the beginning"
     what = f"{snapshot.files} files" if snapshot.files else "the code"
     yield f"sends {size / 1e6:.2f} MB of {what} with {snapshot.size / 1e6:.2f} MB"
+    yield from ([environment_line(document["environment_file"])] if document["environment_file"] else [])
     yield from ([f"left out: {listed(snapshot.left_out)}"] if snapshot.left_out else [])
     yield from (f"note: {warning}" for warning in snapshot.warnings)

@@ -17,6 +17,7 @@ from ..agent.packs import CodeError, check_out
 from ..agent.restarts import WRONG_SETTINGS
 from .array import repeated
 from .cluster import api_of, is_running
+from .environments import chosen_environment, former_environment
 from .hub import WRONG, BpError, Hub, printable, say, write
 from .machine import LOST, Agent, ssh_command, stop_agents
 from .pods import NotRunningError, Record, follow
@@ -237,6 +238,8 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     except ValueError:
         raise BpError(f"the record of {run['name']} has no command", "select another run", WRONG) from None
     document = read_options(options, command)
+    word = options.environment
+    document["environment_file"] = chosen_environment(hub, word) if word else former_environment(hub, run)
     say(f"repeats {run['name']}: {tags['command']}", f"with the code of {_tag(run, 'owner')}")
     person, paths = hub.settings.person, pack_paths(run)
     own = [f"packs/{person}/{path.rpartition('/')[2]}" for path in paths]
