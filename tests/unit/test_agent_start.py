@@ -351,6 +351,23 @@ def test_agents_of_several_nodes_take_their_leases_themselves(machine: Machine, 
     assert json.loads((machine.folder / "run.json").read_text())["gpus"] == 4
 
 
+@pytest.mark.parametrize(("gpus", "nodes", "builds"), [(2, 1, "prepare"), (0, 1, ""), (2, 2, "")])
+def test_the_unit_builds_an_environment_before_it_has_gpus(
+    gpus: int, nodes: int, builds: str, machine: Machine, hub: RunHub
+) -> None:
+    """Only where the unit takes them. Programs of the environment are unknown to the machine, and not refused."""
+    (machine.base / "bin/systemd-run").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{machine.base}/words\n')
+    more = {"nodes": nodes, "rank": 0, "master": "127.0.0.1", "port": 20_001} if nodes > 1 else {}
+    document = given(hub, machine.base, "true", gpus=gpus, environment_file="uv.lock", **more)
+
+    assert machine.agent("start", given={**document, "command": ["accelerate", "launch"]}).returncode == 0
+
+    words = (machine.base / "words").read_text().splitlines()
+    before = [AGENT, builds, "--folder", str(machine.folder), "--"] if builds else []
+    assert words[words.index(GPUS) - len(before) : words.index(GPUS)] == before
+    assert ("prepare" in words) == bool(builds)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_node_whose_run_has_its_end_writes_no_more(rank: int, machine: Machine, hub: RunHub, tmp_path: Path) -> None:
     """The hub refuses the token of such a run: only node 0, which writes the end, asks again."""
