@@ -172,6 +172,24 @@ def test_what_no_gang_can_be_is_refused(
 _FEW = ("small.cellar", "titan-03.cellar")
 
 
+@pytest.mark.parametrize(
+    ("words", "launch"),
+    [
+        (["--", "/opt/bin/mpirun", "true"], "mpi"),
+        (["--", "mpiexec", "true"], "mpi"),
+        (["--", "torchrun", "a.py"], "program"),
+        (["--launch", "mpi", "--", "sh", "solve.sh"], "mpi"),
+        (["--launch", "program", "--", "mpirun", "true"], "program"),
+    ],
+)
+def test_mpirun_starts_on_the_first_node_only(words: list[str], launch: str, laptop: Laptop, record: Record) -> None:
+    """It starts its ranks on all of them."""
+    laptop.bp("run", "-d", "--nodes", "2", *words)
+
+    assert {_given(laptop, name)["launch"] for name in ("small.cellar", "titan-03.cellar")} == {launch}
+    assert record.tags["launch"] == launch
+
+
 def test_several_nodes_need_a_store(laptop: Laptop, record: Record) -> None:
     """A machine that is lost takes its checkpoints along, unless the program may start from the beginning."""
     record.hub.answer("/fleet.json", {**FLEET, "checkpoints": {"attic": "/home"}})

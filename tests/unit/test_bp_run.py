@@ -923,6 +923,7 @@ def test_the_time_of_a_run_is_limited_by_the_fleet(laptop: Laptop, record: Recor
         (["--launch", "program", "--", "python", "-m", "torch.distributed.run", "a.py"], "program"),
         (["--", "/opt/bin/torchrun", "a.py"], "program"),
         (["--launch", "ranks", "--", "torchrun", "a.py"], "ranks"),
+        (["--", "mpirun", "python", "a.py"], "program"),
     ],
 )
 def test_a_command_may_start_its_ranks_itself(words: list[str], launch: str, laptop: Laptop, record: Record) -> None:

@@ -3,7 +3,7 @@
 import random
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +16,14 @@ from .links import BEAT, LOST, AnyLink, Link, Local, Message, cut
 from .ranks import AFTER_FAILURE
 from .restarts import (
     AGAIN,
+    FABRIC,
     MACHINE,
     NO_LEASE,
     NOTICE,
     NOTICED,
     OVER,
     PEER_LOST,
+    PROGRAM,
     STOP,
     Cause,
     History,
@@ -42,7 +44,10 @@ _PAUSES = (5.0, 30.0)
 
 
 class Settings(NamedTuple):
-    """The size and the limits of a run; `seconds` are those of its program, `wait` those for leases of GPUs."""
+    """The size and the limits of a run; `seconds` are those of its program, `wait` those for leases of GPUs.
+
+    `is_mpi`: only node 0 has a command, which starts processes on the others.
+    """
 
     nodes: int
     port: int
@@ -52,6 +57,7 @@ class Settings(NamedTuple):
     seconds: float
     takes_leases: bool
     wait: float
+    is_mpi: bool
 
 
 class Record(Protocol):
@@ -81,7 +87,7 @@ class Coordinator:
         self._inbox, to_member = SimpleQueue[_Item](), SimpleQueue[Message]()
         own = Local(to_member.put, to_member.get)
         self.member = Local(lambda message: self._inbox.put((0, own, message)), to_member.get)
-        self.links, self.machines = dict[int, AnyLink](), dict[int, str]()
+        self.links, self.machines, self.hosts = dict[int, AnyLink](), dict[int, str](), list[str]()
         self.folder = Path(gang.policy.folder)
         self.checkpoints = complete(self.folder)
 
@@ -111,6 +117,11 @@ class Coordinator:
                 if message["type"] == "fetch":
                     link.send_file(self.record.pack(message["pack"]))
                     return
+                if message["type"] == "remote":
+                    node = self.hosts.index(message["host"])
+                    self._inbox.put((node, self.links[node], {**message, "peer": link}))
+                    # It says nothing more, and waits for the end of its command.
+                    link.receive(None)
                 node = int(message["node"])
                 if message["type"] != "join" or not 0 < node < self.gang.nodes:
                     return
@@ -236,6 +247,12 @@ class Coordinator:
             return Cause(kind, message["code"], message["cause"], at=time.monotonic())
         return None
 
+    def find_hosts(self) -> Sequence[str]:
+        """Return the address of each node by which the others reach it, if mpirun needs them."""
+        ends = {node: link.addresses for node, link in self.links.items() if isinstance(link, Link)}
+        self.hosts = [ends[max(node, 1)][node > 0] for node in range(self.gang.nodes)] if self.gang.is_mpi else []
+        return self.hosts
+
     def send(self, kind: str, **facts: object) -> None:
         """Send a message to all nodes; who does not get it is lost."""
         for link in [*self.links.values()]:
@@ -298,6 +315,8 @@ class _Attempt:
         self._left, self._starting = (set(range(self._gang.nodes)) for _ in range(2))
         self._ends, self._events, self._failed = list[Cause](), list[Cause](), dict[int, tuple[float, float]]()
         self._began = self._deadline = float("inf")
+        # Of MPI: who waits for the end of a rank, and the next rank of each node.
+        self._peers, self._ranks = dict[int, Link](), [self._gang.nodes, *range(1, self._gang.nodes)]
         # Of the newest checkpoint: the last look may be older than the end of the former attempt.
         self._known = int(coordinator.history.newest.partition("/")[0] or 0)
         # An attempt that begins from the beginning has nothing to open.
@@ -307,7 +326,7 @@ class _Attempt:
     def live(self) -> tuple[Cause, frozenset[str]]:
         """Return the cause of the end, and the kinds of all events."""
         number, port = self._lead.history.attempt, self._lead.record.free_port()
-        self._lead.send("start", attempt=number, port=port, resume=self._resume)
+        self._lead.send("start", attempt=number, port=port, resume=self._resume, hosts=self._lead.find_hosts())
         while self._left:
             if item := self._lead.next(BEAT):
                 self._take(item, time.monotonic())
@@ -332,6 +351,11 @@ class _Attempt:
             self._start(node, now)
         elif kind == "opened":
             self._ignored_at = None
+        elif kind == "remote":
+            self._start_remote(node, message)
+        elif kind == "done" and (peer := self._peers.get(message["rank"])):
+            with suppress(OSError):
+                peer.send("done", code=message["code"])
         elif kind == "ended":
             self._end(node, message, now)
 
@@ -344,20 +368,33 @@ class _Attempt:
                 first = self._lead.history.first
                 self._ignored_at = now + (max(_OPEN_LEAST, 2 * first) if first else _OPEN)
 
+    def _start_remote(self, node: int, message: Message) -> None:
+        """Let a node start what mpirun asks for, unless the attempt is being stopped."""
+        if self._deadline == float("inf"):
+            rank, self._ranks[node] = self._ranks[node], self._ranks[node] + self._gang.nodes
+            self._peers[rank] = message["peer"]
+            with suppress(OSError):
+                self._lead.links[node].send("remote", rank=rank, command=message["command"])
+
     def _end(self, node: int, message: Message, now: float) -> None:
         """Take the ends of a node's ranks. Its clock is not compared: only seconds between its ends count."""
         self._left.discard(node)
+        if self._gang.is_mpi and not node:
+            self._stop("the program has ended", AFTER_FAILURE, now)
         machine, tags = self._lead.machines[node], dict[str, str]()
         at, elapsed = self._failed.get(node, (now, None))
         for rank, code, text, kind, seconds, is_torn_down in message["ranks"]:
             when = at if elapsed is None else at + seconds - elapsed
             cause = text.replace("the program", f"the program of node {node}", 1) if self._gang.nodes > 1 else text
-            self._ends.append(Cause(kind, code, cause, at=when, is_torn_down=is_torn_down))
+            # mpirun prints what all ranks do: errors that name a peer may be those of victims.
+            own = PROGRAM if self._gang.is_mpi and kind == FABRIC else kind
+            self._ends.append(Cause(own, code, cause, at=when, is_torn_down=is_torn_down))
             name = f"{self._lead.history.attempt}.{rank}"
             tags.update({f"exit.{name}": str(code), f"cause.{name}": cause})
-        if message["gpu_error"] and node in self._failed:
-            text = f"GPU error on {machine}: {message['gpu_error']}"
-            self._events.append(Cause(MACHINE, message["ranks"][0][1] or PEER_LOST, text, machine, at))
+        # What fails on a host of MPI ends the command of node 0.
+        if message["gpu_error"] and (failed := self._failed.get(node) or (self._gang.is_mpi and self._failed.get(0))):
+            text, codes = f"GPU error on {machine}: {message['gpu_error']}", [rank[1] for rank in message["ranks"]]
+            self._events.append(Cause(MACHINE, next(filter(None, codes), PEER_LOST), text, machine, failed[0]))
         self._lead.record.note(tags)
 
     def _stop(self, cause: str, grace: float, now: float) -> None:

@@ -25,7 +25,9 @@ Message = Mapping[str, Any]
 
 
 class Link:
-    """A connection to another agent. `heard` is the time of its last line. Methods raise OSError if the peer is lost.
+    """A connection to another agent. `heard` is the time of its last line, `addresses` are the own and the other one.
+
+    Methods raise OSError if the peer is lost.
 
     The token never travels: each line has a code (HMAC) by the token, random values of both sides, and its number.
     """
@@ -33,6 +35,7 @@ class Link:
     def __init__(self, connection: socket.socket, token: str, *, is_coordinator: bool) -> None:
         connection.settimeout(LOST)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.addresses = connection.getsockname()[0], connection.getpeername()[0]
         self._connection, self._file, self._lock = connection, connection.makefile("rb"), Lock()
         self._sides = ("coordinator", "member") if is_coordinator else ("member", "coordinator")
         self._sent, self._received, self.heard = 0, 0, time.monotonic()
@@ -49,8 +52,9 @@ class Link:
             self._connection.sendall(self._code(self._sides[0], self._sent, data) + b" " + data + b"\n")
             self._sent += 1
 
-    def receive(self) -> Message:
-        """Wait for the next message; signs of life are none."""
+    def receive(self, seconds: "float | None" = LOST) -> Message:
+        """Wait for the next message; signs of life are none, and without one the peer is lost after these seconds."""
+        self._connection.settimeout(seconds)
         while True:
             code, _, data = self._line().rstrip(b"\n").partition(b" ")
             if not hmac.compare_digest(code, self._code(self._sides[1], self._received, data)):
@@ -69,8 +73,7 @@ class Link:
     def receive_file(self, path: Path) -> None:
         """Wait for a file, which appears when it is complete. Raises OSError, ValueError or LookupError."""
         # The peer may wait for it, too.
-        self._connection.settimeout(_FILE)
-        left = int(self.receive()["size"])
+        left = int(self.receive(_FILE)["size"])
         with NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
             try:
                 while left:

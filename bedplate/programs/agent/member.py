@@ -37,6 +37,8 @@ class Member:
     ) -> None:
         self._link, self._folder, self._grace, self._gpus, self._stop_of = link, folder, grace, gpus, stop_of
         self._messages, self._asked, self._notices = SimpleQueue[Message](), list[tuple[str, float]](), list[Any]()
+        # Of mpirun, each for a rank.
+        self._commands = list[Message]()
         self._telling, self._over = Lock(), Event()
         # The watch of a checkpoint, and the process with the lease.
         self._watch: Any = None
@@ -54,7 +56,9 @@ class Member:
             Thread(target=target, daemon=True).start()
         while (message := self._messages.get())["type"] != "end":
             if message["type"] == "start":
-                self._live(message, str(checkpoints / message["resume"]) if message["resume"] else "", start)
+                is_host = bool(node and message.get("hosts"))
+                resume = str(checkpoints / message["resume"]) if message["resume"] else ""
+                self._live(message, resume, start, is_host=is_host)
             elif message["type"] == "lease":
                 self._send("leased", is_leased=self._take_lease(message["seconds"]))
             else:
@@ -74,8 +78,8 @@ class Member:
                 self._link.send("notice", **self._notices.pop(0))
             self._link.send(kind, **facts)
 
-    def _live(self, message: Message, resume: str, start: _Start) -> None:
-        """Run the ranks of this node to the end of an attempt."""
+    def _live(self, message: Message, resume: str, start: _Start, *, is_host: bool) -> None:
+        """Run the ranks of this node to the end of an attempt; a host has those that mpirun asks for."""
         for name in ("stop", "resumed"):
             (self._folder / name).unlink(missing_ok=True)
         log, spared = KernelLog(), {self._lease.pid} if self._lease else set[int]()
@@ -83,9 +87,22 @@ class Member:
         self._watch = Opened(Path(resume)) if resume else None
         start(ranks, message, resume)
         self._send("started")
-        ranks.wait()
+        running = list[int]()
+
+        def look() -> None:
+            while self._commands:
+                command = self._commands.pop(0)
+                start(ranks, {**message, **command}, resume)
+                running.append(command["rank"])
+            for rank in [rank for rank in running if rank in ranks.ended]:
+                running.remove(rank)
+                self._send("done", rank=rank, code=ranks.ended[rank][0])
+
+        ranks.wait(look, is_host=is_host)
         self._watch = None
-        ends: Sequence[Any] = sorted(([rank, *end] for rank, end in ranks.ended.items()), key=_importance)
+        # The command on node 0 decides: what it leaves behind says nothing.
+        ended = {rank: end for rank, end in ranks.ended.items() if not (is_host and end[-1])}
+        ends: Sequence[Any] = sorted(([rank, *end] for rank, end in ended.items()), key=_importance)
         self._send("ended", ranks=ends[:_MOST_RANKS], gpu_error=log.gpu_error())
 
     def _tell(self, cause: str, elapsed: float) -> None:
@@ -101,9 +118,11 @@ class Member:
                 self._asked.append(("node 0 was lost", min(self._grace, AFTER_FAILURE)))
                 message = {"type": "end", "is_over": False, "code": PEER_LOST, "cause": "node 0 was lost"}
             if message["type"] == "start":
-                self._asked = []
+                self._asked, self._commands = [], []
             if message["type"] == "stop":
                 self._asked.append((message["cause"], message["grace"]))
+            elif message["type"] == "remote":
+                self._commands.append(message)
             else:
                 self._messages.put(message)
 

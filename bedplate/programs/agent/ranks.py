@@ -68,13 +68,17 @@ class Ranks:
         self._pumps.append(Thread(target=_pump, args=(process.stdout, spool), daemon=True))
         self._pumps[-1].start()
 
-    def wait(self) -> None:
-        """Wait for the end, and stop the ranks when that is asked for, or when one has failed."""
+    def wait(self, look: Callable[[], object], *, is_host: bool = False) -> None:
+        """Wait for the end, and stop the ranks when that is asked for, or when one has failed. `look` may start others.
+
+        A host has no end of its own: it waits for a request.
+        """
         while (now := time.monotonic()) < self._kills_at + _LONGEST_KILL:
             process = self._reap()
+            look()
             while self.asked:
                 self._stop(self.asked.pop(0)[1])
-            if not self._left:
+            if not self._left and (not is_host or self._stopped_at < now):
                 self._kills_at = min(self._kills_at, now)
             if now >= self._kills_at:
                 left = {*children()} - self._spared

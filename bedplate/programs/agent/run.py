@@ -24,6 +24,7 @@ from .environments import Environments
 from .gang import JOIN, Coordinator, Settings
 from .links import AnyLink, Link, Message, connect, interface_to
 from .member import Member
+from .mpi import mpi_variables
 from .packs import Code, CodeError
 from .ranks import Ranks
 from .restarts import NO_CODE, NOTICED, PEER_LOST, REFUSED, REPEATED, History, Policy, history_of
@@ -66,7 +67,8 @@ class Run:
         self._node, self._nodes, self._attempt = (int(self._told[name]) for name in ("RANK", "NODES", "ATTEMPT"))
         self._grace, self._seconds, gpus = float(self._told["GRACE"]), float(self._told["FOR"]), int(self._told["GPUS"])
         launch = self._told["LAUNCH"] or ("ranks" if gpus > 1 or self._nodes > 1 else "program")
-        self._ranks, self._run = max(gpus, 1) if launch == "ranks" else 0, self._told["RUN"]
+        self._slots, self._is_mpi = max(gpus, 1), launch == "mpi" and self._nodes > 1
+        self._ranks, self._run = self._slots if launch == "ranks" else 0, self._told["RUN"]
         self._checkpoints = Path(self._told["CHECKPOINTS"] or folder / "checkpoints")
         self._output, self._own = folder / "output", dict[str, str]()
         self._code = Code(Path(self._told["CACHE"]), self._told["PACKS"].split(","))
@@ -173,7 +175,8 @@ class Run:
         policy = Policy(int(self._told["RESTARTS"] or 0), bool(self._told["SCRATCH_OK"]), str(self._checkpoints))
         port, wait = int(self._told["PORT"] or _PORT), float(self._told["WAIT"] or "inf")
         gpus = int(self._told["GPUS"]) if self._nodes > 1 and not self._is_pod else 0
-        gang = Settings(self._nodes, port, self._token(), policy, self._grace, self._seconds, bool(gpus), wait)
+        limits = self._grace, self._seconds, bool(gpus), wait
+        gang = Settings(self._nodes, port, self._token(), policy, *limits, self._is_mpi)
         if not self._node:
             self._coordinator = Coordinator(gang, self, self._history())
             self._coordinator.start()
@@ -297,11 +300,12 @@ class Run:
     def _start_ranks(self, ranks: Ranks, start: Message, resume: str, environment: Mapping[str, str]) -> None:
         """Start the ranks of this node for an attempt, from the path of a checkpoint if there is one."""
         self._attempt, self._had = start["attempt"], min(self._had, time.monotonic())
-        for rank, own in self._environments(environment, str(start["port"]), resume):
+        command = ("sh", "-c", start["command"]) if "command" in start else self._command
+        for rank, own in self._environments(environment, start, resume):
             name = f"{self._attempt}/{self._log_name(rank)}"
             # Runs of machines have no log but their parts.
             self._spools[name] = Spool(self._folder / "logs" / name, is_copied=self._is_pod and not rank)
-            ranks.start(rank, self._command, own, self._spools[name])
+            ranks.start(rank, command, own, self._spools[name])
         self._note_time("started")
         if not self._reporting.is_alive():
             self._reporting.start()
@@ -310,7 +314,7 @@ class Run:
         return str(rank)
 
     def _environments(
-        self, environment: Mapping[str, str], port: str, resume: str
+        self, environment: Mapping[str, str], start: Message, resume: str
     ) -> Iterator[tuple[int, Mapping[str, str]]]:
         """Yield each rank of this node with the environment of its process."""
         self._output.mkdir(parents=True, exist_ok=True)
@@ -329,15 +333,21 @@ class Run:
         told |= {"RESUME": resume} if resume else {}
         shared.update({f"{_PREFIX}{name}": str(value) for name, value in told.items()})
         shared["MLFLOW_TRACKING_SERVER_CERT_PATH"] = self._told["CERT"]
-        if not self._ranks:
+        if not self._ranks and not self._is_mpi:
             yield self._node, shared
             return
-        shared.update({"MASTER_ADDR": self._told["MASTER"], "MASTER_PORT": port})
+        shared.update({"MASTER_ADDR": self._told["MASTER"], "MASTER_PORT": str(start["port"])})
         # By itself, gloo uses the address of the host name, which is 127.0.1.1 on Debian and Ubuntu, and NCCL may use
         # a tunnel. NCCL takes a name without `=` as a prefix: "NCCL_SOCKET_IFNAME" in its environment variables.
         if self._nodes > 1 and (interface := interface_to(self._told["MASTER"])):
             shared.setdefault("GLOO_SOCKET_IFNAME", interface)
             shared.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
+        if self._is_mpi:
+            first = self._told["MASTER"], int(self._told["PORT"] or _PORT), self._told["TOKEN_FILE"]
+            shared.update(mpi_variables(self._folder, start["hosts"], self._slots, first))
+            # The other nodes start what mpirun asks for.
+            if "rank" in start or not self._node:
+                yield start.get("rank", 0), shared
         for local in range(self._ranks):
             rank, world = self._node * self._ranks + local, self._nodes * self._ranks
             sizes = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": self._ranks, "RANK": rank, "LOCAL_RANK": local}

@@ -38,8 +38,9 @@ _UNITS = {"m": 60, "h": 3_600, "d": 86_400}
 _STAYS = 30 * 86_400
 # The token of a run is valid for 60 days.
 _TIME, _LONGEST_TIME = "24h", "59d"
-# Programs that start ranks themselves.
-_LAUNCHERS = {"torchrun", "mpirun"}
+# Programs that start ranks themselves; those of MPI do so on all nodes.
+_MPI = {"mpirun", "mpiexec"}
+_LAUNCHERS = {"torchrun", *_MPI}
 # The policy of the cluster ends pods of this priority after 4 hours, with the time that an agent has to end.
 _INTERACTIVE, _INTERACTIVE_GPUS = "225m", 8
 _TAGS = ("gpus", "cpus", "memory", "for", "launch", "nodes", "priority", "restarts", "scratch_ok", "after")
@@ -57,7 +58,7 @@ _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--memory", "N", _NUMBER, "0", "at most so many GiB of memory"),
     ("--image", "I", ".*", "", "for the cluster: a name of `jobs.images`, or repository@sha256:DIGEST"),
     ("--environment", "E", ENVIRONMENT, "", "none, or that of a run by its name; default: by a file of the folder"),
-    ("--launch", "HOW", "ranks|program|", "", "start the command once a GPU (ranks), or once (program)"),
+    ("--launch", "HOW", "ranks|program|mpi|", "", "once a GPU (ranks), a machine (program), or a run (mpi)"),
     ("--priority", "P", "interactive|normal|spare", "normal", "in the cluster: interactive, normal, or spare"),
     ("--array", "A-B,C%N", FORM, "", "a run for each of these numbers, N at a time; default: all of a machine"),
     ("--restarts", "N", "[0-9]{1,3}", "0", "repeat a program that fails, from its checkpoint; default: 0"),
@@ -295,8 +296,9 @@ def read_options(options: argparse.Namespace, command: Sequence[str]) -> dict[st
     if not command or len(shlex.join(command).encode(errors="replace")) > _LONGEST:
         what = f"the command is longer than {_LONGEST} bytes" if command else "there is no command"
         raise BpError(what, "write `bp run -- python train.py`, or call a script of this folder", WRONG)
-    launch = options.launch or ("program" if Path(command[0]).name in _LAUNCHERS else "")
-    document = {"command": command, "launch": launch, "grace": _GRACE}
+    name, is_gang = Path(command[0]).name, int(options.nodes) > 1
+    default = "mpi" if name in _MPI and is_gang else "program" if name in _LAUNCHERS else ""
+    document = {"command": command, "launch": options.launch or default, "grace": _GRACE}
     document |= {name: int(vars(options)[name]) for name in ("gpus", "cpus", "memory", "nodes", "restarts")}
     document |= {"priority": options.priority, "scratch_ok": "1" if options.scratch_ok else ""}
     document |= read_array(options.array, int(options.nodes))

@@ -45,7 +45,7 @@ _FORMS = {
     "scratch_ok": "1|",
     "array": "[0-9,-]{0,4500}",
     "at_once": "[0-9]{1,3}",
-    "launch": "ranks|program|",
+    "launch": "ranks|program|mpi|",
     "owner": "[a-z_][a-z0-9_-]{0,31}",
     "tree": "[0-9a-f]{40}",
     "base": "[0-9a-f]{40}",
