@@ -430,12 +430,12 @@ def test_the_hub_can_stop_a_run(hub: RunHub, tmp_path: Path) -> None:
     assert (hub.tags["cause"], hub.statuses) == ("the budget of ada is used up", ["KILLED"])
 
 
-def pods(hub: RunHub, tmp_path: Path, nodes: int, command: list[str]) -> AgentGang:
-    """Start a gang whose agents have their settings in their environment, as in pods."""
+def pods(hub: RunHub, tmp_path: Path, nodes: int, command: list[str], **variables: str) -> AgentGang:
+    """Start a gang whose agents have their settings in their environment, as in pods, with more variables."""
     gang = AgentGang(hub, tmp_path, nodes, command)
     for run in gang.nodes:
         run.prepare()
-        run.environment |= pod_variables(run)
+        run.environment |= pod_variables(run) | variables
     gang.processes = [run.agent("run", "--", *command) for run in gang.nodes]
     return gang
 
@@ -457,6 +457,20 @@ def test_a_pod_that_is_told_to_go_leaves_a_run_that_waits(hub: RunHub, tmp_path:
     assert [gang.log(rank) for rank in range(2)] == ["ready\nsaved\n"] * 2
     assert (hub.tags["state"], hub.statuses, hub.ends) == ("queued", [], 0)
     assert hub.tags["cause"].startswith("stopped by SIGTERM, as at a shutdown: attempt 1 goes on from checkpoint ")
+
+
+def test_old_variables_of_an_image_are_named(hub: RunHub, tmp_path: Path) -> None:
+    """In the record and in the log; those that the person gives are a choice, and the program has all of them."""
+    old = {"FI_EFA_USE_DEVICE_RDMA": "1", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "eth7", "RDMAV_FORK_SAFE": ""}
+    own = {"NCCL_PROTO": "simple", "BEDPLATE_ENV": "SEED NCCL_PROTO"}
+    gang = pods(hub, tmp_path, 2, [*SHELL, "echo $NCCL_PROTO $NCCL_IB_DISABLE"], **old, **own)
+
+    assert gang.codes() == [0, 0]
+
+    note = "the image sets FI_EFA_USE_DEVICE_RDMA=1 (obsolete), NCCL_IB_DISABLE=1 (hides the fabric), "
+    note += "NCCL_SOCKET_IFNAME=eth7 (may be no interface here)"
+    assert hub.tags["note"] == note
+    assert [gang.log(rank) for rank in range(2)] == [f"bedplate: {note}\nsimple 1\n", "simple 1\n"]
 
 
 def test_a_lost_pod_of_which_the_hub_has_not_heard_is_not_repeated_from_scratch(hub: RunHub, tmp_path: Path) -> None:

@@ -139,6 +139,8 @@ def test_the_variables_of_the_agent_are_not_the_persons() -> None:
     assert variables["BEDPLATE_HUB"] == "https://hub.lab.internal"
     assert variables["BEDPLATE_PACKS"] == "p,q"
     assert variables["HOME"] == "/bedplate"
+    # The agent tells them from those of the image.
+    assert _variables({}, environment={"SEED": "1", "NCCL_PROTO": "Simple"})["BEDPLATE_ENV"] == "SEED NCCL_PROTO"
 
 
 def test_all_nodes_start_and_restart_together() -> None:

@@ -21,6 +21,7 @@ from ..elements import ENDS
 from ..program import write_text
 from .ends import END, RECORDED, STARTED, STOP, read, remove_secrets, stop_of, write_end
 from .environments import Environments
+from .fabric import fabric_note
 from .gang import JOIN, Coordinator, Settings
 from .links import AnyLink, Link, Message, connect, interface_to
 from .member import Member
@@ -36,7 +37,7 @@ _UNPACKED, _HISTORY = "unpacked", "history.json"
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
 _DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
 _DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS", "CHECKPOINTS"), ""))
-_DEFAULTS.update(dict.fromkeys(("PORT", "RESTARTS", "SCRATCH_OK", "WAIT", "ENVIRONMENT_FILE"), ""))
+_DEFAULTS.update(dict.fromkeys(("PORT", "RESTARTS", "SCRATCH_OK", "WAIT", "ENVIRONMENT_FILE", "ENV"), ""))
 _PORT = 29_399
 # Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs; for a
 # note before an attempt, before agents leave that are made again, and between looks for a pack.
@@ -81,6 +82,8 @@ class Run:
         self._had = self._start if self._is_pod else float("inf")
         self._tags = {} if self._node else {"machine": self._machine, "nodes": str(self._nodes)}
         self._tags[f"node.{self._node}"] = self._machine
+        if self._is_pod and self._nodes > 1 and not self._node:
+            self._tags.update(fabric_note(os.environ, self._told["ENV"].split()))
         self._pending, self._noting = dict(self._tags), Lock()
         self._reporting, self._command = Thread(target=self._report, daemon=True), tuple[str, ...]()
         self._environment = ""
@@ -305,6 +308,8 @@ class Run:
             name = f"{self._attempt}/{self._log_name(rank)}"
             # Runs of machines have no log but their parts.
             self._spools[name] = Spool(self._folder / "logs" / name, is_copied=self._is_pod and not rank)
+            if not rank and (note := self._tags.get("note")):
+                self._spools[name].write(f"bedplate: {note}\n".encode())
             ranks.start(rank, command, own, self._spools[name])
         self._note_time("started")
         if not self._reporting.is_alive():

@@ -209,6 +209,8 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
         "SCRATCH_OK": run["scratch_ok"],
         "ENVIRONMENT_FILE": run.get("environment_file", ""),
         **({"ELEMENTS": run["elements"], "ARRAY": run["id"]} if run.get("elements") else {}),
+        # The other variables are those of the image.
+        **({"ENV": " ".join(run["environment"])} if run["environment"] else {}),
     }
     # A store that this pod does not have is of no use; what is in the pod ends with it.
     is_shared = any(folder.startswith(f"{path}/") for path in claims.values())
