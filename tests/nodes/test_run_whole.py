@@ -3,12 +3,14 @@
 import json
 import re
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import pytest
 
+from tests.testlab.fakes.wheels import wheel
 from tests.testlab.machines.layers import RELEASE
 from tests.testlab.machines.whole_hub import result_of
 from tests.testlab.machines.whole_runs import WholeRuns
@@ -134,6 +136,39 @@ def test_show_says_why_a_planted_run_ended(runs: WholeRuns) -> None:
     assert re.search("cause +rank 1 ended with exit code 7", runs.bp("grace", "show", runs.name_of(failing)))
     assert "broken" in runs.bp("grace", "logs", runs.name_of(failing), "--rank", "1")
     assert "killed by signal 11, Segmentation fault" in runs.bp("grace", "show", runs.name_of(crashing))
+
+
+def test_an_environment_comes_from_the_wheels_of_the_hub(runs: WholeRuns) -> None:
+    """The index is not asked. The first run builds it, the second one finds it, and a repeat has its list."""
+    grace, words, folder = (
+        runs.laptops["grace"],
+        [f"env-{next(_NUMBERS)}" for _ in range(3)],
+        "/srv/hub/artifacts/wheels",
+    )
+    script = "import alpha, beta, sys; print(alpha.version, beta.version, sys.prefix)"
+    runs.hub.node.run(f"install -d {folder}")
+
+    def put(*wheels: tuple[str, bytes]) -> None:
+        for name, content in wheels:
+            runs.hub.node.run(f"echo {b64encode(content).decode()} | base64 --decode >{folder}/{name}")
+
+    put(wheel("alpha", "1.0", ["beta"]), wheel("beta", "1.5"))
+    grace.write("requirements.txt", "alpha\n")
+    done = [
+        result_of(grace.start_run("--gpus", "1", "--name", word, "--", "python", "-c", script)) for word in words[:2]
+    ]
+    put(wheel("beta", "2.0"))
+    again = grace.bp("again", runs.name_of(words[0]), "--name", words[2])
+    grace.write("requirements.txt", "")
+
+    found = done[0].stdout.split()
+    assert found[:2] == ["1.0", "1.5"], done
+    assert found[2].startswith("/scratch/grace/runs/environments/")
+    assert done[1].stdout == done[0].stdout
+    assert ["builds the environment" in result.stderr for result in (*done, again)] == [True, False, True]
+    assert again.stdout.split()[:2] == ["1.0", "1.5"], again
+    shown = runs.record(words[2])["environment"]
+    assert shown == f"1/{runs.record(words[0])['run_id']}/artifacts/environment.txt"
 
 
 def test_a_run_goes_after_another_one(runs: WholeRuns) -> None:
