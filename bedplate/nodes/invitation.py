@@ -29,8 +29,11 @@ _BP = (
     "programs/connection.py",
     "programs/elements.py",
     "programs/program.py",
+    "programs/study.py",
     "programs/agent/*.py",
     "programs/bp/*.py",
+    "programs/search/*.py",
+    "programs/search/requirements.txt",
 )
 # Python reads an archive behind any first lines.
 _START = """import sys

@@ -7,7 +7,7 @@ end --folder FOLDER      write the end of a run whose first process has ended wi
 end                      write the ends of runs of former boots, and those that the record lacks
 start [--follow [BYTE]]  start the run that stdin has as JSON, once; print its output from a byte on
 follow RUN [RANK [BYTE]] print the output of a run from a byte on; exit as its program
-stop RUN [--now]         stop a run: its program gets SIGTERM, and its time to end, or none
+stop RUN [--now] [--by WHO]  stop a run: its program gets SIGTERM, and its time to end, or none
 secrets                  print the secrets of this account as JSON, then change them as stdin says
 """
 
@@ -62,7 +62,7 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
         if command == "follow":
             return _follow(folder, rest[1] or "0", int(words[3]) if words[3:] else 0)
         if command == "stop":
-            _stop(folder, is_now="--now" in rest)
+            _stop(folder, rest[rest.index("--by") + 1] if "--by" in rest else _person(), is_now="--now" in rest)
         elif command == "secrets":
             sys.stdout.write(json.dumps(_secrets(json.load(sys.stdin))) + "\n")
         elif rest[0] == "--folder":
@@ -305,11 +305,11 @@ def _follow(folder: Path, rank: str, start: int) -> int:
     return int(end["code"])
 
 
-def _stop(folder: Path, *, is_now: bool) -> None:
+def _stop(folder: Path, by: str, *, is_now: bool) -> None:
     if _is_over(folder):
         _end(folder)
         return
-    write_text(folder / STOP, json.dumps({"by": _person(), "now": is_now}))
+    write_text(folder / STOP, json.dumps({"by": by, "now": is_now}))
     output("systemctl", "--user", "stop", "--no-block", f"bp-{folder.name}")
     # A unit that is being stopped gets no second signal from `stop`.
     run("systemctl", "--user", "kill", "--kill-who=main", f"bp-{folder.name}")

@@ -99,12 +99,13 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     gpus = commands.add_parser("gpus", help="show who has, uses and waits for GPUs", allow_abbrev=False)
     queue = commands.add_parser("queue", help="show which runs wait in the cluster, and why", allow_abbrev=False)
     queue.add_argument("--all", action="store_true", help="of everyone")
+    search = commands.add_parser("search", help="search for parameters of runs, with early stops", allow_abbrev=False)
     secret = commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False)
     for command in (runs, queue):
         command.add_argument("-n", type=_count, metavar="N", default=20, help="how many; default: 20")
-    for command in (runs, show, doctor, gpus, queue, compare, files):
+    for command in (runs, show, doctor, gpus, queue, compare, files, search):
         command.add_argument("--json", action="store_true", help="one JSON document, for programs")
-    _add_options(words[0] if words else "", run, again, gpus, secret)
+    _add_options(words[0] if words else "", run, again, gpus, secret, search)
     options, unknown = parser.parse_known_args(words)
     if unknown:
         commands.choices.get(options.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -119,7 +120,7 @@ def _count(text: str) -> int:
 
 def _add_options(word: str, *parsers: argparse.ArgumentParser) -> None:
     """Add the options of one command, whose module others start without."""
-    run, again, gpus, secret = parsers
+    run, again, gpus, secret, search = parsers
     if word in _STARTS:
         from .run import add_options  # noqa: PLC0415
 
@@ -133,6 +134,10 @@ def _add_options(word: str, *parsers: argparse.ArgumentParser) -> None:
         from .secret import add_options as add_options_of_secret  # noqa: PLC0415
 
         add_options_of_secret(secret)
+    if word == "search":
+        from .search import add_options as add_options_of_search  # noqa: PLC0415
+
+        add_options_of_search(search)
 
 
 def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> int:
@@ -147,6 +152,10 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         return act(hub, options, command)
     if options.command == "ui":
         return _serve(hub)
+    if options.command == "search" and options.verb not in {"show", "best"}:
+        from .search import act_on_search  # noqa: PLC0415  as above
+
+        return act_on_search(hub, options)
     document, lines, status = _answer(hub, options)
     _print([json.dumps(document, indent=2)] if options.json else map(printable, lines))
     return status
@@ -172,6 +181,10 @@ def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[st
 
         document = waiting = read_queue(hub, options.n, is_all=options.all)
         lines = queue_lines(waiting)
+    elif options.command == "search":
+        from .search import read_search  # noqa: PLC0415  as above
+
+        document, lines = read_search(hub, options.verb, options.word)
     elif options.command == "secret":
         from .secret import change_secrets  # noqa: PLC0415  as above
 

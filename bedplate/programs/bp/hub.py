@@ -176,6 +176,10 @@ class Hub(Connection):
         """Return the token of a run by its id in MLflow."""
         return self._token_of(self._login or self._log_in("-"), f"run:{run}\n")
 
+    def study_token(self, study: str) -> str:
+        """Return the token of a study by its name."""
+        return self._token_of(self._log_in("-"), f"study:{study}\n")
+
     def abort(self) -> None:
         """End what is under way, also in other threads."""
         if self._login:

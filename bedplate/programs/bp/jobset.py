@@ -238,6 +238,6 @@ def agent_of(program: Path) -> bytes:
     with ZipFile(program) as own, ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", _START)
         for name in own.namelist():
-            if name.startswith("programs/") and not name.startswith("programs/bp/"):
+            if name.startswith("programs/") and not name.startswith(("programs/bp/", "programs/search/")):
                 archive.writestr(name, own.read(name))
     return buffer.getvalue()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -159,12 +160,14 @@ class Gang:
             agent.close()
 
 
-def stop_agents(hub: Hub, run: str, machines: Sequence[str], *, is_now: bool) -> None:
+def stop_agents(hub: Hub, run: str, machines: Sequence[str], *, is_now: bool, by: str = "") -> None:
     """Stop a run on each of its machines. Raises BpError unless one of them does: that one tells the others."""
 
     def stop(machine: str) -> "BpError | None":
         try:
-            agent = Agent(hub, machine, "stop", run, *(["--now"] if is_now else []))
+            # ssh joins words, and a shell parts them.
+            words = [*(["--now"] if is_now else []), *(["--by", shlex.quote(by)] if by else [])]
+            agent = Agent(hub, machine, "stop", run, *words)
             _, status = agent.call()
         except BpError as error:
             return error

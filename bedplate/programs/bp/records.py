@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
+from ..connection import Connection
 from ..elements import progress
 from .hub import HELD, WRONG, BpError, Hub
 
@@ -27,6 +28,8 @@ _PARTS = ("tags", "params", "metrics")
 # Milliseconds: an agent reports every minute.
 _SILENT = 180_000
 _LONGEST, _TRIES, _PAUSE = 5_000, 6, 0.5
+# Runs of a study, with those that were stopped.
+_MOST = 5_000
 _ADJECTIVES = "amber bold brave bright calm clear cool eager fair fast fine gentle golden happy keen kind light neat"
 _ANIMALS = "badger bat bear beaver bee bison camel cat crab crane crow deer dove eagle elk falcon fox goose hare hawk"
 # The tags that `show` has for every run.
@@ -53,8 +56,8 @@ def newest_runs(hub: Hub, wanted: Mapping[str, Any], count: int) -> Sequence[Map
     names = ("owner", "group", *(["state"] if status == "RUNNING" else []))
     conditions = [_tagged(name, wanted[name]) for name in names if wanted.get(name)]
     conditions += [f"attributes.status = '{status}'"] if status else []
-    # Elements of arrays have records of their own.
-    conditions += [f"tags.`{_TAG}parent` IS NULL"]
+    # Elements of arrays have records of their own, and `bp search show` lists trials.
+    conditions += [f"tags.`{_TAG}parent` IS NULL", f"tags.`{_TAG}study` IS NULL"]
     conditions += [] if wanted.get("archived") else [f"tags.`{_TAG}archived` IS NULL"]
     places = ("attributes.run_name", f"tags.`{_TAG}command`", f"tags.`{_TAG}cause`")
     # Filters of MLflow have no OR.
@@ -107,14 +110,41 @@ def create_run(hub: Hub, word: str, tags: Mapping[str, object], params: Mapping[
     raise BpError("all new names are in use", "select one by --name", HELD)
 
 
-def change_run(hub: Hub, run: str, **parts: Mapping[str, object]) -> None:
+@_answers_of_mlflow()
+def create_trial(hub: Connection, name: str, tags: Mapping[str, object], parent: str) -> Mapping[str, Any]:
+    """Return the run with a name, which is made if it is missing; MLflow shows it below its parent."""
+    values = {"mlflow.parentRunId": parent, "mlflow.user": tags["owner"]}
+    values |= {f"{_TAG}{key}": value for key, value in {"schema": 1, "id": name, "state": "sent", **tags}.items()}
+    pause = 0.0
+    while not (found := _search(hub, _tagged("id", name), 1)):
+        time.sleep(pause)
+        pause = min(pause + _PAUSE, 10 * _PAUSE)
+        body = {"experiment_id": _experiment(hub), "start_time": int(hub.now * 1000), "run_name": name}
+        try:
+            # The answer may be lost: then the search finds the run.
+            hub.call(f"{_API}runs/create", {**body, "tags": _pairs(values)}, 0)
+        except BpError as error:
+            if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+                raise
+    return found[0]
+
+
+@_answers_of_mlflow()
+def tagged_runs(hub: Connection, *, is_running: bool = False, **tags: str) -> Sequence[Mapping[str, Any]]:
+    """Return the runs with these tags of bp, the newest first."""
+    conditions = [_tagged(name, value) for name, value in tags.items()]
+    conditions += ["attributes.status = 'RUNNING'"] if is_running else []
+    return _search(hub, " AND ".join(conditions), _MOST)
+
+
+def change_run(hub: Connection, run: str, **parts: Mapping[str, object]) -> None:
     """Add `tags` and `params` to a run. Raises BpError."""
     if any(parts.values()):
         lists = {part: _pairs(values) for part, values in parts.items()}
         hub.call(f"{_API}runs/log-batch", {"run_id": run, **lists})
 
 
-def end_run(hub: Hub, run: str, cause: str, status: str = "FAILED") -> None:
+def end_run(hub: Connection, run: str, cause: str, status: str = "FAILED") -> None:
     """Write the end of a run whose agent has not: it did not start, or was killed. Raises BpError."""
     if has_run_ended(find_run(hub, run)):
         return
@@ -154,7 +184,7 @@ def _pairs(values: Mapping[str, object]) -> Sequence[Mapping[str, str]]:
 
 
 @_answers_of_mlflow()
-def find_run(hub: Hub, word: str) -> Mapping[str, Any]:
+def find_run(hub: Connection, word: str) -> Mapping[str, Any]:
     """Return the run with this name or id, of bp or of MLflow. Raises BpError if there is none, or several."""
     if _MLFLOW_ID.fullmatch(word):
         try:
@@ -181,12 +211,12 @@ def _checked(word: str) -> str:
 
 # A command searches several times.
 @cache
-def _experiment(hub: Hub) -> str:
+def _experiment(hub: Connection) -> str:
     found = hub.call(f"{_API}experiments/get-by-name?experiment_name={_EXPERIMENT}")
     return str(found["experiment"]["experiment_id"])
 
 
-def _search(hub: Hub, condition: str, count: int) -> Sequence[Mapping[str, Any]]:
+def _search(hub: Connection, condition: str, count: int) -> Sequence[Mapping[str, Any]]:
     body = {"experiment_ids": [_experiment(hub)], "filter": condition, "max_results": count}
     # MLflow leaves out what is empty.
     body["order_by"] = ["attributes.start_time DESC"]

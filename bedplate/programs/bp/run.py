@@ -25,7 +25,7 @@ from .machine import Agent, Gang
 from .places import Place, checkpoint_mount, choose_place, wait_line
 from .records import create_run, end_run, find_run, has_run_ended
 from .secret import NAME, read_secrets
-from .snapshot import Snapshot, listed, open_shadow, pack_name
+from .snapshot import Shadow, Snapshot, listed, open_shadow, pack_name
 
 if TYPE_CHECKING:
     from .pods import JobSet
@@ -123,28 +123,33 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
         asked = pool.submit(hub.fleet)
         shadow = stack.enter_context(open_shadow(hub.folder, folder))
-        snapshot = shadow.take(options.include)
-        packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
-        new = {name: pack for name, pack in packs.items() if not _is_sent(pack)}
         document["environment_file"] = choose_environment(hub, options.environment, folder)
-        code = start_code(hub, options, asked.result(), document, Code(snapshot, [*packs], new, stack.close))
+        code = start_code(hub, options, asked.result(), document, code_of(hub, shadow, options.include, stack))
     if code == NO_CODE:
         # The hub may have lost a pack that this laptop counts as sent.
         shadow.forget()
     return code
 
 
+def code_of(hub: Hub, shadow: Shadow, include: Sequence[str], stack: ExitStack) -> Code:
+    """Return the code of a folder as it is now; its release closes the stack."""
+    snapshot = shadow.take(include)
+    packs = {f"packs/{hub.settings.person}/{pack_name(pack)}": pack for pack in shadow.packs(snapshot.tree)}
+    new = {name: pack for name, pack in packs.items() if not _is_sent(pack)}
+    return Code(snapshot, [*packs], new, stack.close)
+
+
 def start_code(
     hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any], code: Code
 ) -> int:
-    """Start a run of code, and follow it; return the exit code of its program."""
-    snapshot, run = code.snapshot, dict[str, Any]()
+    """Start a run of code, and follow it; return the exit code of its program. The document may have more `tags`."""
+    run, more_tags = dict[str, Any](), document.pop("tags", {})
     if options.notify and hub.settings.person not in fleet.get("notify", ()):
         raise BpError("--notify has no effect: the fleet file has no `notify` for you", "ask your operator", WRONG)
-    place = _set_place(hub, options, fleet, document)
+    place = set_place(hub, options, fleet, document)
     cost = document["nodes"] * document["turns"] * (place.facts["price"] or 0) * document["for"] / 3_600
     sent_bytes = sum(pack.stat().st_size for pack in code.new.values())
-    say(*_plan_lines(place, document, cost, snapshot, sent_bytes))
+    say(*_plan_lines(place, document, cost, code.snapshot, sent_bytes))
     say(*filter(None, [wait_line(fleet, place)]))
     say(*limit_lines(hub, fleet, options.max_cost, document["for"], cost))
     if options.dry_run:
@@ -159,22 +164,11 @@ def start_code(
         agent = _agent(hub, place, is_followed=not options.d and not document["elements"])
         try:
             sent = [pool.submit(_send, hub, name, pack) for name, pack in code.new.items()]
-            tags = {name: document[name] for name in _TAGS}
-            tags |= {"command": shlex.join(document["command"]), "notify": options.notify or ""}
-            tags |= {f"node.{rank}": name for rank, name in enumerate(place.members)}
-            tags |= {**array_tags(document), "environment": document["environment_file"]}
-            tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
-            tags |= {"secrets": " ".join(options.secret), "max_cost": options.max_cost}
-            tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
-            # A pod waits for a machine, and a unit for GPUs or packages: for that long the hub does not miss it.
-            waits = place.selector or document["gpus"] or document["predecessor"] or document["environment_file"]
-            tags |= {"state": "queued"} if waits else {}
-            tags |= {"image": place.facts["image"]} if place.selector else {"machine": place.name}
-            tags |= {"base": code.packs[0].rpartition("/")[2].partition("-")[0], "size": snapshot.size}
-            tags |= {"left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
+            tags = {**run_tags(options, place, document, code), **more_tags}
             run |= create_run(hub, options.name, tags, document["params"])
             say(f"run {run['name']}")
-            document |= {"id": run["name"], "run": run["run"], "experiment": run["experiment"], "tree": snapshot.tree}
+            document |= {"id": run["name"], "run": run["run"], "experiment": run["experiment"]}
+            document |= {"tree": code.snapshot.tree}
             document["checkpoints"] = document["checkpoints"] and f"{document['checkpoints']}/{run['name']}"
             document |= {"packs": code.packs, "token": hub.run_token(run["run"]), **hub.facts}
             for task in sent:
@@ -193,7 +187,25 @@ def start_code(
             hub.abort()
 
 
-def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any]) -> Place:
+def run_tags(options: argparse.Namespace, place: Place, document: Mapping[str, Any], code: Code) -> dict[str, Any]:
+    """Return the tags of a new record."""
+    snapshot = code.snapshot
+    tags = {name: document[name] for name in _TAGS}
+    tags |= {"command": shlex.join(document["command"]), "notify": options.notify or ""}
+    tags |= {f"node.{rank}": name for rank, name in enumerate(place.members)}
+    tags |= {**array_tags(document), "environment": document["environment_file"]}
+    tags |= {"env": " ".join(document["environment"]), "given": " ".join(document["params"])}
+    tags |= {"secrets": " ".join(options.secret), "max_cost": options.max_cost}
+    tags |= {"group": place.group, "price": place.facts["price"], "tree": snapshot.tree}
+    # A pod waits for a machine, and a unit for GPUs or packages: for that long the hub does not miss it.
+    waits = place.selector or document["gpus"] or document["predecessor"] or document["environment_file"]
+    tags |= {"state": "queued"} if waits else {}
+    tags |= {"image": place.facts["image"]} if place.selector else {"machine": place.name}
+    tags |= {"base": code.packs[0].rpartition("/")[2].partition("-")[0], "size": snapshot.size}
+    return {**tags, "left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
+
+
+def set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any]) -> Place:
     """Return the place of a run, and add to its document what follows from that."""
     nodes, is_interactive = document["nodes"], document["priority"] == "interactive"
     if options.on and nodes > 1:
@@ -218,7 +230,7 @@ def _set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], 
     if options.after:
         document["after"], document["predecessor"] = _predecessor(hub, options.after, is_pod=bool(place.selector))
     if options.secret:
-        document["secrets"] = read_secrets(hub, "" if place.selector else place.name, options.secret)
+        document["secrets"] |= read_secrets(hub, "" if place.selector else place.name, options.secret)
     limits = [limit for limit in (fleet["for"], _INTERACTIVE if is_interactive else "") if limit]
     limit = _time_limit(vars(options)["for"], min(limits, key=_seconds, default=""))
     document["for"] = paid_seconds(limit, nodes * document["turns"] * (place.facts["price"] or 0), options.max_cost)

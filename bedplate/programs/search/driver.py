@@ -1,0 +1,191 @@
+"""What a search does next, by the records of its trials and the time. The record and the machine are given."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from ..study import FAILED, OPEN, PRUNE, STOP, STOPPED, best_of, gpu_hours, outcome, value_of
+from .optimizer import Optimizer, Params
+
+Run = Mapping[str, Any]
+# Seconds that a program has to end, and those that are too few for a new trial.
+_GRACE, _LEAST = 30.0, 60.0
+_AT_ONCE = 8
+
+
+class Record(Protocol):
+    """The records of the trials of a search."""
+
+    @property
+    def now(self) -> float:
+        """The hub's clock."""
+
+    def all(self) -> Sequence[Run]:
+        """Return all trials in their order."""
+
+    def look(self, known: Mapping[int, Run]) -> Mapping[int, Run]:
+        """Return the newest records of these trials."""
+
+    def values(self, runs: Sequence[Run]) -> Mapping[str, Mapping[int, float]]:
+        """Return the values of the metric by their step, for each run by its id."""
+
+    def create(self, number: int, params: Params) -> Run:
+        """Return the record of a trial, which is made if it is missing."""
+
+    def end(self, run: Run, cause: str) -> None:
+        """End the record of a trial that did not start."""
+
+
+class Machine(Protocol):
+    """The machine of the trials. A trial is started once, however often that is asked for."""
+
+    def start(self, run: Run, params: Params, seconds: float) -> str:
+        """Start a trial for at most so many seconds; return why it cannot start, else nothing."""
+
+    def stop(self, run: Run, reason: str) -> None:
+        """Let a trial end, with its time for a checkpoint."""
+
+
+class Driver:
+    """A search. `start` takes up what the record has; each `step` after that returns whether the search goes on."""
+
+    def __init__(
+        self, facts: Mapping[str, Any], record: Record, machine: Machine, say: Callable[[str], object]
+    ) -> None:
+        name, settings = facts["name"], facts["settings"]
+        self._study, self._gpus, self._seconds = settings["study"], int(facts["gpus"]), float(facts["for"])
+        self._name, self._settings, self._parallel, self._say = name, settings, int(facts["parallel"]), say
+        self._record, self._machine = record, machine
+        budget, _, unit = self._study["budget"].partition(" ")
+        # US dollars are the time of the machine, which ends the driver.
+        self._budget = float(budget) if unit == "GPU-h" else float("inf")
+        self._runs, self._open = list[Run](), dict[int, Run]()
+        self._reported, self._stopping, self._failures = dict[int, int](), set[int](), list[str]()
+        self._final, self.cause, self.ended = "", "", 0
+        """Why no trial starts any more, and how many trials have ended."""
+
+    def start(self) -> None:
+        """Build Optuna's study by the record, and start what the record has, but maybe no machine."""
+        self._runs = [*self._record.all()]
+        self._optimizer = Optimizer(self._settings, self._name, len(self._runs))
+        values = self._record.values(self._runs)
+        for number, run in enumerate(self._runs):
+            self._optimizer.add(params_of(run))
+            # What a former driver has decided stays: only new values prune.
+            self._take(number, run, values.get(run["run"], {}), is_new=False)
+        self._failures.clear()
+        self._say(f"{self._name}: {len(self._runs)} trials are there, {len(self._open)} go on")
+        self._launch([run for run in self._open.values() if _may_lack_start(run)])
+
+    def step(self) -> bool:
+        """Look at all trials that go on, stop some, and start others; return whether the search goes on."""
+        newest = self._record.look(self._open)
+        values = self._record.values([*newest.values()])
+        for number, run in newest.items():
+            self._take(number, run, values.get(run["run"], {}), is_new=True)
+        self._check()
+        new = list[Run]()
+        while not self.cause and len(self._open) < self._parallel and (params := self._optimizer.ask()) is not None:
+            run = self._record.create(len(self._runs), params)
+            self._open[len(self._runs)] = run
+            self._runs.append(run)
+            new.append(run)
+            self._check()
+        self._launch(new)
+        if not self._open and not self.cause:
+            self.cause = "the grid has no more trials"
+        return bool(self._open)
+
+    def stop(self, reason: str) -> None:
+        """Stop all trials that go on."""
+        for number, run in self._open.items():
+            if number not in self._stopping:
+                self._stopping.add(number)
+                self._machine.stop(run, reason)
+
+    def summary(self) -> Iterator[str]:
+        """Yield how the search has ended."""
+        yield f"{self._name} ends: {self.cause}"
+        best = best_of(self._runs, self._study, self._record.now)
+        yield f"best: {self._line(best)}" if best else "no trial is complete"
+
+    @property
+    def age(self) -> float:
+        """The seconds since the youngest trial was made that goes on."""
+        starts = [(run["start_time"] or 0) / 1000 for run in self._open.values()]
+        return self._record.now - max(starts) if starts else 0.0
+
+    @property
+    def has_result(self) -> bool:
+        """Whether a trial is complete."""
+        return best_of(self._runs, self._study, self._record.now) is not None
+
+    def _take(self, number: int, run: Run, values: Mapping[int, float], *, is_new: bool) -> None:
+        """Take the record of a trial: its new values, and its end."""
+        last, reason = self._reported.get(number, -1), ""
+        for step in sorted(step for step in values if step > last):
+            self._reported[number] = step
+            if self._optimizer.report(number, step, values[step]) and is_new:
+                reason = reason or f"{PRUNE} {step}"
+        self._runs[number] = run
+        state, why = outcome(run, self._study, self._record.now)
+        if state == OPEN:
+            self._open[number] = run
+            # One whose program has ended has nothing to stop.
+            if reason and run["end_time"] is None and number not in self._stopping:
+                self._stopping.add(number)
+                self._machine.stop(run, reason)
+            return
+        self._open.pop(number, None)
+        self._optimizer.tell(number, state, value_of(run, self._study["metric"]))
+        self.ended += state != STOPPED
+        self._failures = [*self._failures, why] if state == FAILED else []
+        if is_new:
+            self._say(f"{state}: {self._line(run)}{f': {why}' if why else ''}")
+
+    def _check(self) -> None:
+        """Note why no trial starts any more, and stop those that go on if the budget is used up."""
+        count, most = self.ended + len(self._open), int(self._study["trials"])
+        spent = gpu_hours(self._runs, self._gpus, self._record.now)
+        running = [run for number, run in self._open.items() if number not in self._stopping]
+        if spent + len(running) * self._gpus * _GRACE / 3_600 >= self._budget:
+            self._final = self._final or f"the budget of {self._study['budget']} is used up, with {spent:.2f} GPU-h"
+            self.stop(f"{STOP}: {self._final}")
+        elif len(self._failures) >= int(self._study["failures"]):
+            last = f"the last one: {self._failures[-1]}"
+            self._final = self._final or f"{len(self._failures)} trials in a row have failed, {last}"
+        if self._final:
+            self.cause = self._final
+        elif count >= most:
+            self.cause = f"all {most} trials have ended"
+        elif spent + (len(running) + 1) * self._gpus * _LEAST / 3_600 >= self._budget:
+            self.cause = f"{spent:.2f} GPU-h of the budget of {self._study['budget']} are used"
+        else:
+            self.cause = ""
+
+    def _launch(self, runs: Sequence[Run]) -> None:
+        """Start trials; one that cannot start has failed."""
+        left = (self._budget - gpu_hours(self._runs, self._gpus, self._record.now)) * 3_600 / max(self._gpus, 1)
+        seconds = max(min(self._seconds, left), _LEAST)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            starts = pool.map(lambda run: self._machine.start(run, params_of(run), seconds), runs)
+            for run, error in zip(runs, starts, strict=True):
+                if error:
+                    self._record.end(run, f"it did not start: {error}")
+
+    def _line(self, run: Run) -> str:
+        words = " ".join(f"{name}={value}" for name, value in params_of(run).items())
+        return f"{run['name']}  {self._study['metric']} {value_of(run, self._study['metric']):.6g}  {words}"
+
+
+def params_of(run: Run) -> Params:
+    """Return the parameters of a trial; none if its record was changed."""
+    try:
+        return {str(key): str(value) for key, value in json.loads(run["tags"]["bedplate.trial"]).items()}
+    except (LookupError, ValueError, AttributeError):
+        return {}
+
+
+def _may_lack_start(run: Run) -> bool:
+    return run["tags"].get("bedplate.state") in {"sent", "queued"}
