@@ -1,6 +1,8 @@
 """Searches: study files, and what a driver decides by the records of trials, also when it is killed at any request."""
 
 import json
+import runpy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -199,3 +201,26 @@ def test_the_lock_of_the_driver_is_that_of_the_tests() -> None:
     locked = {*Path("requirements.lock").read_text().splitlines()}
 
     assert {line for line in own if "==" in line} <= locked
+
+
+@pytest.mark.nightly
+def test_early_stops_need_few_steps_of_a_full_search() -> None:
+    """On the shipped example: at most 40 % of the steps, and a best value within 1 %."""
+    folder = Path("examples/search")
+    train = runpy.run_path(str(folder / "train.py"))["train"]
+    text, best, steps = (folder / "study.ini").read_text(), {}, {}
+
+    @cache
+    def curve(rate: str, width: str, momentum: str) -> list[float]:
+        return [*train(float(rate), int(width), float(momentum), 27)]
+
+    for pruner in ("none", "asha"):
+        study = read_study(text.replace("pruner = asha", f"pruner = {pruner}"))
+        world = World(study, lambda params, step: curve(**params)[step - 1], steps=27)
+        world.search()
+        steps[pruner] = sum(len(run["values"]) for run in world.runs)
+        best[pruner] = max(run["metrics"]["accuracy"] for run in world.runs if run["status"] == "FINISHED")
+
+    assert (steps["none"], len(world.runs)) == (40 * 27, 40)
+    assert steps["asha"] <= 0.4 * steps["none"], steps
+    assert best["asha"] >= 0.99 * best["none"], best

@@ -215,6 +215,8 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     needed = sorted({*tags["env"].split()} - {word.partition("=")[0] for word in options.env})
     if needed:
         raise BpError(f"the record has no values of {', '.join(needed)}", "give each by --env NAME=VALUE", WRONG)
+    if "bedplate.search" in run["tags"]:
+        raise BpError(f"{run['name']} drives a search", "`bp search FILE` with its study goes on with it", WRONG)
     values, secrets = vars(options), _tag(run, "secrets").split()
     if secrets and not options.secret and not _is_own(hub, run):
         raise BpError(f"its owner has the secrets {', '.join(secrets)}", "give yours by --secret NAME", WRONG)

@@ -236,7 +236,7 @@ def _driver_folder(hub: Hub, facts: Mapping[str, Any]) -> Path:
         program.writestr("__main__.py", _START)
         for name in archive.namelist():
             if name.startswith("programs/"):
-                program.writestr(archive.getinfo(name), archive.read(name))
+                program.writestr(name, archive.read(name))
         (folder / "requirements.txt").write_bytes(archive.read(_REQUIREMENTS))
     return folder
 

@@ -9,8 +9,8 @@ from ..study import FAILED, OPEN, PRUNE, STOP, STOPPED, best_of, gpu_hours, outc
 from .optimizer import Optimizer, Params
 
 Run = Mapping[str, Any]
-# Seconds that a program has to end, and those that are too few for a new trial.
-_GRACE, _LEAST = 30.0, 60.0
+# Seconds that a trial may go on once it is stopped, or until the next look; and those that are too few for a new one.
+_GRACE, _LEAST = 60.0, 120.0
 _AT_ONCE = 8
 
 

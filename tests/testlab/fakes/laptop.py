@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Thread, local
 from time import sleep, time
 from typing import Any
 
@@ -76,6 +76,8 @@ class FakeHub(ThreadingHTTPServer):
         self.clock = self.pause = 0.0
         self.is_away = False
         self.sockets: list[socket.socket] = []
+        self.request = local()
+        """Of the thread of a request: its `target`, with the query."""
         self.certificate = folder / "tls.pem"
         key, file = ec.generate_private_key(ec.SECP256R1()), folder / "tls.key"
         self.certificate.write_bytes(hub_certificate(host, key, days))
@@ -142,6 +144,7 @@ class _Requests(BaseHTTPRequestHandler):
             while data := self.connection.recv(4096):
                 self.wfile.write(data.upper())
             return
+        server.request.target = self.path
         answer: Answer = (401, {}, b'{"message": "the token has expired"}')
         if self.headers.get("Authorization", "").removeprefix("Bearer ") in server.tokens:
             answer = server.respond(self.command, self.path.partition("?")[0], data)

@@ -1,12 +1,19 @@
 """A record and a machine of a search in memory, with a clock that a test moves, and kills between any two requests."""
 
+import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+from bedplate.programs.connection import FILES
 from bedplate.programs.search.driver import Driver, params_of
 from bedplate.programs.study import Settings, read_study
+from tests.testlab.fakes.laptop import Answer, FakeHub
 
 Curve = Callable[[Mapping[str, str], int], float]
 FILE = """
@@ -103,7 +110,7 @@ class World:
             self._end(run, "FAILED", "the program ended with exit code 1")
             return
         for step in range(1, min(int(age // 10), self.steps) + 1):
-            run["values"][step] = run["metrics"]["loss"] = self.curve(params_of(run), step)
+            run["values"][step] = run["metrics"][self.settings["study"]["metric"]] = self.curve(params_of(run), step)
         if self.now >= run["until"]:
             self._end(run, "KILLED", f"stopped by {run['by']}" if run["by"] else "stopped: its time was over")
         elif age >= self.steps * 10:
@@ -171,3 +178,98 @@ class World:
         """Yield number, status and cause of each trial."""
         for number, run in enumerate(self.runs):
             yield number, run["status"], run["tags"].get("bedplate.cause", "")
+
+
+_API, _STUDY_TOKEN = "/api/2.0/mlflow/", "20001.1893456000.{}." + "R" * 24
+_CONDITION = re.compile(r"(?:tags\.`([^`]+)`|attributes\.(\w+)) (?:= '([^']*)'|(IS NULL))")
+
+
+class SearchHub(FakeHub):
+    """A stand-in for the hub with the records of runs, their metrics and files, and tokens of any scope.
+
+    `lost` is how many answers to new runs are lost.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.runs, self.files, self.lost, self._lock = dict[str, dict[str, Any]](), dict[str, bytes](), 0, Lock()
+        self.scopes: list[str] = []
+        self.tokens = AnyToken(self.tokens)  # type: ignore[assignment]
+        self.answer("/bedplate/end", {})
+        self.answer("/bedplate/stop", {})
+        self.answer(f"{_API}experiments/get-by-name", {"experiment": {"experiment_id": "7"}})
+
+    def respond(self, method: str, path: str, body: bytes) -> Answer:
+        """Answer one request after another."""
+        query = parse_qs(urlsplit(self.request.target).query)
+        name = path.removeprefix(f"{FILES}/")
+        with self._lock:
+            if name != path and method == "PUT":
+                self.files[name] = body
+                return 201, {}, b""
+            if name != path:
+                return (200, {}, self.files[name]) if name in self.files else (404, {}, b"{}")
+            found = self._answer(path, query, json.loads(body) if body else {})
+        return super().respond(method, path, body) if found is None else (200, {}, json.dumps(found).encode())
+
+    def _answer(self, path: str, query: Mapping[str, list[str]], body: dict[str, Any]) -> object:
+        if path == "/bedplate/token":
+            self.scopes.append(body["scope"])
+            return {"token": _STUDY_TOKEN.format(body["scope"])}
+        if path == "/ajax-api/2.0/mlflow/metrics/get-history-bulk":
+            rows = [row for run in query["run_id"] for row in self.runs[run]["rows"]]
+            return {"metrics": [row for row in rows if row["key"] == query["metric_key"][0]]}
+        run = self.runs.get(body.get("run_id") or query.get("run_id", [""])[0], {})
+        name = path.removeprefix(f"{_API}runs/")
+        if name == "search":
+            newest = sorted(self.runs.values(), key=lambda run: run["start_time"], reverse=True)
+            return {"runs": [self._document(run) for run in newest if _is_wanted(run, body["filter"])]}
+        if name == "create":
+            tags = {tag["key"]: tag["value"] for tag in body["tags"]}
+            assert not [run for run in self.runs.values() if run["run_name"] == body["run_name"]], "no run is doubled"
+            facts = {"run_id": f"{len(self.runs):032x}", "status": "RUNNING", "start_time": body["start_time"]}
+            run = {**facts, "run_name": body["run_name"], "tags": tags, "params": {}, "rows": [], "end_time": 0}
+            self.runs[run["run_id"]] = run
+            self.lost -= 1
+            if self.lost >= 0:
+                raise ConnectionError("the answer is lost")
+        elif name == "log-batch":
+            for part in ("tags", "params"):
+                run[part] |= {row["key"]: row["value"] for row in body.get(part, ())}
+        elif name == "log-metric":
+            run["rows"].append({"run_id": run["run_id"], **{key: body[key] for key in ("key", "value", "step")}})
+            run["rows"][-1]["timestamp"] = str(body["timestamp"])
+        elif name == "update":
+            run |= {key: body[key] for key in ("status", "end_time") if key in body}
+        elif name != "get":
+            return None
+        return {"run": self._document(run)}
+
+    @staticmethod
+    def _document(run: Mapping[str, Any]) -> object:
+        info = {key: run[key] for key in ("run_id", "run_name", "status", "start_time", "end_time")}
+        newest = {row["key"]: row for row in sorted(run["rows"], key=lambda row: int(row["step"]))}
+        data: dict[str, object] = {"metrics": [*newest.values()]}
+        data |= {part: [{"key": k, "value": v} for k, v in run[part].items()] for part in ("tags", "params")}
+        return {"info": {**info, "experiment_id": "7"}, "data": data}
+
+    def tagged(self, name: str, value: str) -> list[dict[str, Any]]:
+        """Return the runs with a tag of bp, in the order of their names."""
+        found = [run for run in self.runs.values() if run["tags"].get(f"bedplate.{name}") == value]
+        return sorted(found, key=lambda run: str(run["run_name"]))
+
+
+class AnyToken(set[str]):
+    """Tokens of a person, and of any run or study."""
+
+    def __contains__(self, token: object) -> bool:
+        """Return whether the hub accepts a token."""
+        return super().__contains__(token) or str(token).endswith("R" * 24)
+
+
+def _is_wanted(run: Mapping[str, Any], text: str) -> bool:
+    for tag, attribute, value, is_null in _CONDITION.findall(text):
+        own = run["tags"].get(tag) if tag else run[attribute]
+        if own is not None if is_null else own != value:
+            return False
+    return True

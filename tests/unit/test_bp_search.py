@@ -1,0 +1,277 @@
+"""`bp search` as people have it: a study file, a fake ssh with the real agent, a stand-in for the hub, and Optuna."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.testlab.fakes.laptop import TOKEN, Laptop
+from tests.testlab.fakes.runs import ROOT, wait_for
+from tests.testlab.fakes.studies import SearchHub
+from tests.unit.test_agent_start import Machine
+from tests.unit.test_bp_run import FLEET, laptop_at_work
+
+STUDY = """[study]
+name = lr
+metric = loss
+direction = minimize
+trials = 5
+parallel = 3
+pruner = asha
+first-step = 2
+sampler = random
+
+[parameters]
+lr = float 0 1
+
+[run]
+command = python train.py {lr}
+on = small
+cpus = 1
+"""
+# Each step is one of the metric; a larger rate has a larger loss.
+_TRAIN = """
+import runpy, socket, sys, time
+find = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *words, **more: find("127.0.0.1", *words, **more)
+log = runpy.run_path(sys.argv[2])["log_metric"]
+for step in range(1, 19):
+    log("loss", float(sys.argv[1]) + 1 / step, step)
+    time.sleep(PAUSE)
+"""
+# What the machine has as `python`: the driver looks more often than for people.
+_PYTHON = f"""#!{sys.executable}
+import os, sys
+if sys.argv[1:] == ["search.pyz"]:
+    code = "import sys; sys.path.insert(0, 'search.pyz'); from pathlib import Path; import programs.search.__main__ as m; "
+    code += "m._PAUSE = 0.3; import programs.study as s; s._SETTLED = 0.2; s._LATE = 1; sys.exit(m.main(Path()))"
+    sys.argv[1:] = ["-c", code]
+os.execv({sys.executable!r}, [{sys.executable!r}, *sys.argv[1:]])
+"""
+_SSH = """
+case "$*" in
+*"bp-token -") read -r scope; echo "$scope" >>"$here/scopes"; echo 20001.1893456000.$scope.RRRRRRRRRRRRRRRRRRRRRRRR;;
+*bp-token) echo {token};;
+*bedplate-agent*) while [ "$1" != bedplate-agent ]; do shift; done; shift; eval exec env {environment} {agent} "$@";;
+esac
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[SearchHub]:
+    """Yield a hub with records."""
+    with SearchHub(tmp_path) as hub:
+        hub.answer("/fleet.json", FLEET)
+        yield hub
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Return the machine of the trials."""
+    machine = Machine(tmp_path)
+    agent = "\n".join(("#!/bin/sh", f'exec {shlex.join(machine.command)} "$@"'))
+    for name, text in (("python", _PYTHON), ("bedplate-agent", agent)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    return machine
+
+
+@pytest.fixture
+def laptop(hub: SearchHub, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laptop]:
+    """Yield ada's laptop in the folder of her program; what runs on the machine then is killed."""
+    laptop = laptop_at_work(hub, tmp_path)
+    environment = shlex.join(f"{name}={value}" for name, value in machine.environment.items())
+    laptop.ssh_answers(_SSH.format(token=TOKEN, environment=environment, agent=tmp_path / "bin/bedplate-agent"))
+    monkeypatch.chdir(tmp_path / "work")
+    program(0.02)
+    yield laptop
+    for pid in processes(str(tmp_path)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def quick(laptop: Laptop) -> Laptop:
+    """Return a laptop whose machine starts nothing, and notes what it was given."""
+    answer = 'cat >"$here/given"; echo "$*" >>"$here/words"; echo \'{"unit": "bp-x", "machine": "small"}\';;\n'
+    script = (laptop.programs / "answer").read_text()
+    laptop.ssh_answers(re.sub(r"\*bedplate-agent\*\).*\n", lambda _: f"*bedplate-agent*) {answer}", script))
+    return laptop
+
+
+def study(old: str = "", new: str = "") -> None:
+    """Change the study of the folder."""
+    text = Path("lr.ini").read_text()
+    assert old in text
+    Path("lr.ini").write_text(text.replace(old, new))
+
+
+def test_the_driver_gets_what_its_trials_need(quick: Laptop, hub: SearchHub) -> None:
+    """A token of the study as a secret, a folder of its own, and the tree of this folder for its trials."""
+    study("cpus = 1", "cpus = 1\nenv = SEED=7\nfor = 2h\nscratch-ok = yes")
+
+    done = quick.bp("search", "lr.ini", "-d")
+
+    assert done.returncode == 0, done.stderr
+    start = json.loads((quick.programs / "given").read_text())
+    assert (start["command"], start["scratch_ok"], start["restarts"]) == (["python", "search.pyz"], "1", 3)
+    assert start["secrets"] == {"STUDY_TOKEN": f"20001.1893456000.study:ada-lr.{'R' * 24}"}
+    (driver,) = hub.tagged("search", "ada-lr")
+    tags = driver["tags"]
+    assert tags["bedplate.command"] == "bp search lr.ini"
+    assert tags["bedplate.tree"] == start["tree"] != tags["bedplate.trial_tree"]
+    assert {f"packs/ada/{tags[f'bedplate.{name}']}-0.pack" for name in ("tree", "trial_tree")} == {*hub.files}
+    facts = json.loads((quick.cache / "bedplate/lab/search/ada-lr/study.json").read_text())
+    document = facts["document"]
+    assert (document["environment"], document["for"], document["scratch_ok"]) == ({"SEED": "7"}, 7_200, "1")
+    assert (facts["parallel"], document["tree"]) == (3, tags["bedplate.trial_tree"])
+    assert "R" * 24 not in json.dumps(facts)
+
+
+def test_a_second_driver_is_refused_and_a_changed_study_too(quick: Laptop, hub: SearchHub) -> None:
+    """More trials, and a new end of the first driver, are no change."""
+    quick.bp("search", "lr.ini", "-d")
+    (driver,) = hub.tagged("search", "ada-lr")
+    second = quick.bp("search", "lr.ini")
+    assert (second.returncode, f"{driver['run_name']} drives ada-lr" in second.stderr) == (5, True), second.stderr
+    driver["tags"]["bedplate.state"] = "ended"
+    study("lr = float 0 1", "lr = float 0 2")
+    changed = quick.bp("search", "lr.ini", "-d")
+    assert changed.returncode == 2
+    assert "[parameters] lr: float 0 2, it was float 0 1" in changed.stderr
+    study("lr = float 0 2", "lr = float 0 1")
+    study("trials = 5", "trials = 9")
+    Path("train.py").write_text("changed = 1\n")
+
+    again = quick.bp("search", "lr.ini", "-d")
+
+    assert again.returncode == 0, again.stderr
+    assert "ada-lr goes on with its trials, and their code" in again.stderr
+    trees = {run["tags"]["bedplate.trial_tree"] for run in hub.tagged("search", "ada-lr")}
+    assert len(trees) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("trials = 5", "trials = many", "lr.ini: [study] `trials = many`: write a number from 1 to 1000"),
+        ("on = small", "group = batch", "batch is of the cluster: a search has its trials on one machine for SSH"),
+        ("on = small", "on = node-1", "node-1 is of the cluster: a search has its trials on one machine for SSH"),
+        ("cpus = 1", "cpus = many", "argument --cpus: the value is not of the form N"),
+        ("cpus = 1", "nodes = 2", "unrecognized arguments: --nodes=2"),
+        ("parallel = 3", "budget = 5 USD", "the price is unknown, so --max-cost cannot be kept"),
+    ],
+)
+def test_a_search_that_cannot_start_says_why(quick: Laptop, hub: SearchHub, old: str, new: str, error: str) -> None:
+    """And records nothing."""
+    study(old, new)
+
+    done = quick.bp("search", "lr.ini")
+
+    assert (done.returncode, error in done.stderr, hub.runs) == (2, True, {}), done.stderr
+
+
+def test_a_parameter_that_may_be_read_by_nobody_is_named(quick: Laptop, hub: SearchHub) -> None:
+    """It cannot be known: the program may read the file. US dollars are the time of the machine."""
+    study("lr = float", "depth = int 1 3\nlr = float")
+    study("on = small\ncpus = 1", "group = gpu\ngpus = 1")
+    study("parallel = 3", "parallel = 20\nbudget = 7 USD")
+
+    done = quick.bp("search", "lr.ini", "--dry-run")
+
+    assert (done.returncode, hub.runs) == (0, {}), done.stderr
+    assert "note: the command has no {depth}: its program must read $BEDPLATE_PARAMS" in done.stderr
+    assert "5 trials, 5 at a time" in done.stderr
+    assert "note: the machine has no room for 20 trials at a time" in done.stderr
+    assert "stopped after 2:00:00 at the latest: --max-cost 7.00" in done.stderr
+
+
+def test_a_search_is_stopped_by_its_driver_or_by_its_trials(quick: Laptop, hub: SearchHub) -> None:
+    """The driver stops its trials; after its end bp does."""
+    quick.bp("search", "lr.ini", "-d")
+    (driver,) = hub.tagged("search", "ada-lr")
+    assert quick.bp("search", "stop", "lr").returncode == 0
+    tags = {"bedplate.study": "ada-lr", "bedplate.id": "ada-lr-0000", "bedplate.state": "running"}
+    facts = {"run_name": "ada-lr-0000", "status": "RUNNING", "start_time": 1, "end_time": 0}
+    hub.runs["0" * 31 + "9"] = {"run_id": "0" * 31 + "9", "tags": tags, "params": {}, "rows": [], **facts}
+    driver["tags"]["bedplate.state"] = "ended"
+
+    done = quick.bp("search", "stop", "ada-lr")
+
+    assert "1 trials are being stopped" in done.stderr
+    words = (quick.programs / "words").read_text()
+    assert f"stop {driver['run_name']}" in words
+    assert "stop ada-lr-0000 --by 'ada-lr: the search ended'" in words
+    shown = quick.bp("search", "show", "lr")
+    assert (shown.returncode, "1 of 5 trials: 1 running" in shown.stdout) == (0, True), shown.stdout
+    assert quick.bp("search", "best", "lr").returncode == 4
+    assert quick.bp("search", "show", "other").returncode == 2
+    assert "drives a search" in quick.bp("again", driver["run_name"]).stderr
+
+
+def program(pause: float, script: str = _TRAIN) -> None:
+    """Write the program and the study."""
+    Path("train.py").write_text(script.replace("PAUSE", str(pause)))
+    study = STUDY.replace("train.py {lr}", f"train.py {{lr}} {ROOT / 'examples/search/train.py'}")
+    Path("lr.ini").write_text(study)
+
+
+def processes(word: str) -> list[int]:
+    """Return the processes with a word in their command line or environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word.encode() in (path / "cmdline").read_bytes() + (path / "environ").read_bytes():
+                found.append(int(path.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def driver_of(tmp_path: Path) -> int:
+    """Return the process of the driver, once there is one."""
+
+    def found() -> list[int]:
+        own = {*processes(str(tmp_path))}
+        return [pid for pid in processes("programs.search.__main__") if pid in own]
+
+    wait_for(found, 30)
+    return found()[0]
+
+
+def test_a_search_goes_on_after_kills_of_its_driver(laptop: Laptop, hub: SearchHub, tmp_path: Path) -> None:
+    """Trials are runs, none is doubled or lost, some are pruned; a lost answer makes no second one."""
+    program(0.05)
+    process = laptop.start("search", "lr.ini")
+    for count in (2, 4):
+        wait_for(lambda count=count: len(hub.tagged("study", "ada-lr")) >= count, 60)  # type: ignore[misc]
+        hub.lost = 1
+        os.kill(driver_of(tmp_path), signal.SIGKILL)
+        time.sleep(0.3)
+
+    output, errors = process.communicate(timeout=120)
+
+    assert process.returncode == 0, output + errors
+    trials = hub.tagged("study", "ada-lr")
+    assert [run["run_name"] for run in trials] == [f"ada-lr-{number:04}" for number in range(5)]
+    assert {run["tags"]["bedplate.state"] for run in trials} == {"ended"}
+    causes = [run["tags"]["bedplate.cause"] for run in trials if run["status"] == "KILLED"]
+    assert causes
+    assert all(cause.startswith("stopped by ada-lr: pruned at step ") for cause in causes)
+    assert {run["status"] for run in trials} == {"FINISHED", "KILLED"}, errors
+    assert "ada-lr ends: all 5 trials have ended" in output
+    assert output.count(" trials are there, ") == 3
+    first = trials[0]["tags"]
+    assert first["bedplate.command"].startswith(f"python train.py {trials[0]['params']['lr']} ")
+    assert (first["bedplate.price"], first["bedplate.machine"], first["bedplate.given"]) == ("0", "small.cellar", "lr")
+    assert {*hub.scopes} == {f"run:{run['run_id']}" for run in trials}
+    shown = laptop.bp("search", "show", "lr")
+    assert f"5 of 5 trials: {5 - len(causes)} complete, {len(causes)} pruned" in shown.stdout
+    best = json.loads(laptop.bp("search", "best", "lr", "--json").stdout)
+    assert best["value"] == min(float(run["rows"][-1]["value"]) for run in trials if run["status"] == "FINISHED")
