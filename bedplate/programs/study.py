@@ -143,16 +143,6 @@ def command_of(command: Sequence[str], params: Mapping[str, str]) -> Sequence[st
     return [re.sub(r"\{([A-Za-z_]\w*)\}", replace, word) for word in command]
 
 
-def unread(settings: Settings) -> Sequence[str]:
-    """Return the parameters that are not in the command: its program must read them from `$BEDPLATE_PARAMS`."""
-    return [name for name in settings["parameters"] if f"{{{name}}}" not in settings["run"]["command"]]
-
-
-def number_of(name: str) -> int:
-    """Return the number of a trial by its name. Raises ValueError."""
-    return int(name.rpartition("-")[2])
-
-
 def value_of(run: Mapping[str, Any], metric: str) -> float:
     """Return the last value of a metric of a run; NaN without one."""
     try:

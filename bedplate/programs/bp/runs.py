@@ -34,7 +34,7 @@ _NUMBER = "[0-9]{6}"
 _DEFAULTS = {"nodes": "1", "priority": "normal", "restarts": "0", "scratch_ok": ""}
 # Control characters, and sequences but those of colours and of moves.
 _CONTROLS = re.compile(rb"\x1b(?!\[[0-9;]*[A-HJKm])|[\x00-\x07\x0b-\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]")
-_REPEATED = ("command", "group", "image", "launch", "env", "given", "left_out", "head", "remote")
+_REPEATED = ("command", "group", "image", "launch", "env", "given")
 # Colleagues can change tags. What a shell or a path gets of them is of these forms.
 _FORMS = {
     "id": "[a-z_][a-z0-9_-]{0,199}",
@@ -209,6 +209,12 @@ def fetch_packs(hub: Hub, run: Run, folder: Path) -> Sequence[Path]:
     return [*packs.values()]
 
 
+def snapshot_of(run: Run) -> Snapshot:
+    """Return the snapshot that a record names. Raises BpError."""
+    left_out, head, remote = (run["tags"].get(f"bedplate.{name}", "") for name in ("left_out", "head", "remote"))
+    return Snapshot(_tag(run, "tree"), 0, int(_tag(run, "size")), [left_out] if left_out else [], (), head, remote)
+
+
 def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     """Start a run with the code, command, image, place and parameters of another; return its exit code."""
     tags = {name: run["tags"].get(f"bedplate.{name}", "") for name in _REPEATED}
@@ -248,9 +254,7 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     with TemporaryDirectory() as folder:
         # A run gets only packs of its own person.
         new = dict(zip(own, fetch_packs(hub, run, Path(folder)))) if own != paths else {}
-        left_out = [tags["left_out"]] if tags["left_out"] else []
-        snapshot = Snapshot(_tag(run, "tree"), 0, int(_tag(run, "size")), left_out, (), tags["head"], tags["remote"])
-        code = Code(snapshot, own, new)
+        code = Code(snapshot_of(run), own, new)
         return start_code(hub, options, hub.fleet(), document, code)
 
 

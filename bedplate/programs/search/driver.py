@@ -3,58 +3,25 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from ..study import FAILED, OPEN, PRUNE, STOP, STOPPED, best_of, gpu_hours, outcome, value_of
-from .optimizer import Optimizer, Params
+from .edges import Params, Run, StudyMachine, StudyRecord
+from .optimizer import Optimizer
 
-Run = Mapping[str, Any]
 # Seconds that a trial may go on once it is stopped, or until the next look; and those that are too few for a new one.
 _GRACE, _LEAST = 60.0, 120.0
 _AT_ONCE = 8
-
-
-class Record(Protocol):
-    """The records of the trials of a search."""
-
-    @property
-    def now(self) -> float:
-        """The hub's clock."""
-
-    def all(self) -> Sequence[Run]:
-        """Return all trials in their order."""
-
-    def look(self, known: Mapping[int, Run]) -> Mapping[int, Run]:
-        """Return the newest records of these trials."""
-
-    def values(self, runs: Sequence[Run]) -> Mapping[str, Mapping[int, float]]:
-        """Return the values of the metric by their step, for each run by its id."""
-
-    def create(self, number: int, params: Params) -> Run:
-        """Return the record of a trial, which is made if it is missing."""
-
-    def end(self, run: Run, cause: str) -> None:
-        """End the record of a trial that did not start."""
-
-
-class Machine(Protocol):
-    """The machine of the trials. A trial is started once, however often that is asked for."""
-
-    def start(self, run: Run, params: Params, seconds: float) -> str:
-        """Start a trial for at most so many seconds; return why it cannot start, else nothing."""
-
-    def stop(self, run: Run, reason: str) -> None:
-        """Let a trial end, with its time for a checkpoint."""
 
 
 class Driver:
     """A search. `start` takes up what the record has; each `step` after that returns whether the search goes on."""
 
     def __init__(
-        self, facts: Mapping[str, Any], record: Record, machine: Machine, say: Callable[[str], object]
+        self, facts: Mapping[str, Any], record: StudyRecord, machine: StudyMachine, say: Callable[[str], object]
     ) -> None:
-        name, settings = facts["name"], facts["settings"]
-        self._study, self._gpus, self._seconds = settings["study"], int(facts["gpus"]), float(facts["for"])
+        name, settings, trial = facts["name"], facts["settings"], facts["document"]
+        self._study, self._gpus, self._seconds = settings["study"], int(trial["gpus"]), float(trial["for"])
         self._name, self._settings, self._parallel, self._say = name, settings, int(facts["parallel"]), say
         self._record, self._machine = record, machine
         budget, _, unit = self._study["budget"].partition(" ")
@@ -101,14 +68,17 @@ class Driver:
         """Stop all trials that go on."""
         for number, run in self._open.items():
             if number not in self._stopping:
-                self._stopping.add(number)
-                self._machine.stop(run, reason)
+                self._stop(number, run, reason)
+
+    def _stop(self, number: int, run: Run, reason: str) -> None:
+        self._stopping.add(number)
+        if error := self._machine.stop(run, reason):
+            self._say(f"{run['name']}: {error}")
 
     def summary(self) -> Iterator[str]:
         """Yield how the search has ended."""
         yield f"{self._name} ends: {self.cause}"
-        best = best_of(self._runs, self._study, self._record.now)
-        yield f"best: {self._line(best)}" if best else "no trial is complete"
+        yield f"best: {self._line(self.best)}" if self.best else "no trial is complete"
 
     @property
     def age(self) -> float:
@@ -117,9 +87,9 @@ class Driver:
         return self._record.now - max(starts) if starts else 0.0
 
     @property
-    def has_result(self) -> bool:
-        """Whether a trial is complete."""
-        return best_of(self._runs, self._study, self._record.now) is not None
+    def best(self) -> Run | None:
+        """The best trial of those that are complete."""
+        return best_of(self._runs, self._study, self._record.now)
 
     def _take(self, number: int, run: Run, values: Mapping[int, float], *, is_new: bool) -> None:
         """Take the record of a trial: its new values, and its end."""
@@ -134,8 +104,7 @@ class Driver:
             self._open[number] = run
             # One whose program has ended has nothing to stop.
             if reason and run["end_time"] is None and number not in self._stopping:
-                self._stopping.add(number)
-                self._machine.stop(run, reason)
+                self._stop(number, run, reason)
             return
         self._open.pop(number, None)
         self._optimizer.tell(number, state, value_of(run, self._study["metric"]))

@@ -15,9 +15,9 @@ from optuna.study import StudyDirection
 from optuna.trial import Trial, TrialState, create_trial
 
 from ..study import COMPLETE, PRUNED, STOPPED, Settings, grid_size
+from .edges import Params
 
 _STATES = {COMPLETE: TrialState.COMPLETE, PRUNED: TrialState.PRUNED}
-Params = Mapping[str, str]
 
 
 class Optimizer:

@@ -74,8 +74,9 @@ class World:
 
     def driver(self) -> Driver:
         """Return a new driver."""
-        facts = {"name": "ada-lr", "settings": self.settings, "gpus": 1, "for": self.seconds, "parallel": 4}
-        return Driver(facts, self, self, self.lines.append)
+        facts: dict[str, Any] = {"name": "ada-lr", "settings": self.settings, "parallel": 4}
+        facts["document"] = {"gpus": 1, "for": self.seconds}
+        return Driver(facts, self, self, self.lines.append)  # type: ignore[arg-type]
 
     def search(self, most: int = 2_000) -> Driver:
         """Drive the search to its end, as often as the driver is killed."""
@@ -166,13 +167,14 @@ class World:
         self._maybe_die()
         return ""
 
-    def stop(self, run: Mapping[str, Any], reason: str) -> None:
+    def stop(self, run: Mapping[str, Any], reason: str) -> str:
         """End a trial, which needs some seconds for that."""
         self._maybe_die()
         own = self.runs[int(run["run"])]
         if own["end_time"] is None:
             own["until"], own["by"] = min(own["until"], self.now + 3), f"ada-lr: {reason}"
         self._maybe_die()
+        return ""
 
     def states(self) -> Iterator[tuple[int, str, str]]:
         """Yield number, status and cause of each trial."""
@@ -212,7 +214,9 @@ class SearchHub(FakeHub):
             found = self._answer(path, query, json.loads(body) if body else {})
         return super().respond(method, path, body) if found is None else (200, {}, json.dumps(found).encode())
 
-    def _answer(self, path: str, query: Mapping[str, list[str]], body: dict[str, Any]) -> object:
+    def _answer(  # noqa: C901  a case for each route
+        self, path: str, query: Mapping[str, list[str]], body: dict[str, Any]
+    ) -> object:
         if path == "/bedplate/token":
             self.scopes.append(body["scope"])
             return {"token": _STUDY_TOKEN.format(body["scope"])}
