@@ -199,6 +199,14 @@ def test_a_short_run_is_told_on_request_only(hub: Hub, chat: FakeHub) -> None:
     assert texts(chat) == ["run-b ended on titan-03 after 0:00:20: done"]
 
 
+def test_a_trial_of_a_search_is_not_told() -> None:
+    """The run that drives it is."""
+    run = {"run": "1", "name": "ada-lr-0001", "status": "FINISHED", "start": 1.0, "end": 9_000.0}
+
+    assert news_of(run, 9_000)
+    assert not news_of({**run, "study": "ada-lr"}, 9_000)
+
+
 def test_a_run_whose_machine_died_is_told(hub: Hub, chat: FakeHub) -> None:
     """The sweep ends it at its last sign of life, hours ago. Another was never started."""
     seen = str(int((NOW - 2 * HOUR) * 1000))

@@ -66,7 +66,7 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
     except StudyError as error:
         raise BpError("; ".join(f"{file}: {fault}" for fault in error.args), "", WRONG) from None
     name, trial, fleet = f"{hub.settings.person}-{settings['study']['name']}", _trial_options(settings), hub.fleet()
-    drivers, trials = (tagged_runs(hub, **{tag: name}) for tag in ("search", "study"))
+    drivers, trials = tagged_runs(hub, search=name), tagged_runs(hub, study=name)
     _check_former(name, settings, drivers)
     document = read_options(trial, shlex.split(settings["run"]["command"]))
     if drivers and drivers[0]["tags"].get("bedplate.machine") in fleet["machines"]:
@@ -158,8 +158,9 @@ def _without_cluster(fleet: Mapping[str, Any], trial: argparse.Namespace) -> Map
 def _parallel(settings: Settings, facts: Mapping[str, Any], document: Mapping[str, Any]) -> int:
     """Return how many trials run at once: at most as many as the machine has room for."""
     name = "gpus" if document["gpus"] else "cpus"
-    fitting = max(int(facts[name] or 1) // max(document[name], 1), 1)
-    return min(int(settings["study"]["parallel"] or fitting), fitting, int(settings["study"]["trials"]), _MOST)
+    fitting = max(int(facts[name] or 1) // max(int(document[name]), 1), 1)
+    wanted = int(settings["study"]["parallel"] or fitting)
+    return min(wanted, fitting, int(settings["study"]["trials"]), _MOST)
 
 
 def _left(hub: Hub, settings: Settings, drivers: Sequence[Run], price: "float | None") -> str:

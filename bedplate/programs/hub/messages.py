@@ -44,7 +44,8 @@ def state_of(run: Facts) -> str:
 def news_of(run: Facts, now: float) -> Facts:
     """Return what to tell about a run whose state has changed; nothing if it is of no interest."""
     state, age, place = state_of(run), now - run["start"], run.get("machine") or run.get("group") or "unknown"
-    if not state or age < (_WAITED if state == "running" else 0 if "notify" in run else _LONG):
+    # The run that drives a search stands for its trials.
+    if not state or "study" in run or age < (_WAITED if state == "running" else 0 if "notify" in run else _LONG):
         return {}
     words = {"run": run["run"], "name": run.get("id", run["name"]), "machine": place, "cause": run.get("cause", "")}
     facts = {key: _UNSAFE.sub("?", str(text))[:_LONGEST] for key, text in words.items()}

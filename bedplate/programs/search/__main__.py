@@ -16,6 +16,8 @@ from .edges import StudyHub, StudyMachine, StudyRecord
 
 # Seconds between two looks: a share of the age of the youngest trial, within limits.
 _SHARE, _PAUSE, _LONGEST_PAUSE = 0.02, 2.0, 30.0
+# Seconds between two lines, and when the last one was printed.
+_SIGN, _said = 600.0, [0.0]
 _FAILED, _STOPPED = 1, 143
 
 
@@ -40,6 +42,9 @@ def main(folder: Path) -> int:
         _keep(driver)
         while driver.step():
             _keep(driver)
+            # A run that prints nothing counts as idle.
+            if time.monotonic() - _said[0] > _SIGN:
+                _say(driver.progress)
             time.sleep(min(max(_PAUSE, _SHARE * driver.age), _LONGEST_PAUSE))
     except BpError as error:
         if error.status not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -79,6 +84,7 @@ def _keep(driver: Driver) -> None:
 
 
 def _say(line: str) -> None:
+    _said[0] = time.monotonic()
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

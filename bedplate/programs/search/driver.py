@@ -42,7 +42,7 @@ class Driver:
             # What a former driver has decided stays: only new values prune.
             self._take(number, run, values.get(run["run"], {}), is_new=False)
         self._failures.clear()
-        self._say(f"{self._name}: {len(self._runs)} trials are there, {len(self._open)} go on")
+        self._say(self.progress)
         self._launch([run for run in self._open.values() if _may_lack_start(run)])
 
     def step(self) -> bool:
@@ -74,6 +74,11 @@ class Driver:
         self._stopping.add(number)
         if error := self._machine.stop(run, reason):
             self._say(f"{run['name']}: {error}")
+
+    @property
+    def progress(self) -> str:
+        """How far the search is."""
+        return f"{self._name}: {self.ended} of {self._study['trials']} trials have ended, {len(self._open)} go on"
 
     def summary(self) -> Iterator[str]:
         """Yield how the search has ended."""

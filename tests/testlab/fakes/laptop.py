@@ -77,7 +77,7 @@ class FakeHub(ThreadingHTTPServer):
         self.is_away = False
         self.sockets: list[socket.socket] = []
         self.request = local()
-        """Of the thread of a request: its `target`, with the query."""
+        """Of the thread of a request: its `target`, with the query, and its `token`."""
         self.certificate = folder / "tls.pem"
         key, file = ec.generate_private_key(ec.SECP256R1()), folder / "tls.key"
         self.certificate.write_bytes(hub_certificate(host, key, days))
@@ -144,7 +144,7 @@ class _Requests(BaseHTTPRequestHandler):
             while data := self.connection.recv(4096):
                 self.wfile.write(data.upper())
             return
-        server.request.target = self.path
+        server.request.target, server.request.token = self.path, self.headers.get("Authorization", "")
         answer: Answer = (401, {}, b'{"message": "the token has expired"}')
         if self.headers.get("Authorization", "").removeprefix("Bearer ") in server.tokens:
             answer = server.respond(self.command, self.path.partition("?")[0], data)

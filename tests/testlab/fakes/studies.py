@@ -11,6 +11,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bedplate.programs.connection import FILES
+from bedplate.programs.hub.rules import check_request
+from bedplate.programs.hub.tokens import RefusedError, Token
 from bedplate.programs.search.driver import Driver, params_of
 from bedplate.programs.study import Settings, read_study
 from tests.testlab.fakes.laptop import Answer, FakeHub
@@ -196,13 +198,18 @@ class SearchHub(FakeHub):
         super().__init__(folder)
         self.runs, self.files, self.lost, self._lock = dict[str, dict[str, Any]](), dict[str, bytes](), 0, Lock()
         self.scopes: list[str] = []
-        self.tokens = AnyToken(self.tokens)  # type: ignore[assignment]
+        self.tokens = AnyToken(self.tokens)
         self.answer("/bedplate/end", {})
         self.answer("/bedplate/stop", {})
         self.answer(f"{_API}experiments/get-by-name", {"experiment": {"experiment_id": "7"}})
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
-        """Answer one request after another."""
+        """Answer one request after another, those that the hub's rules allow."""
+        scope = self.request.token.split(".")[2]
+        try:
+            check_request(Token(20001, 1_893_456_000, scope), "ada", method, self.request.target)
+        except RefusedError as error:
+            return error.status, {}, json.dumps({"message": str(error)}).encode()
         query = parse_qs(urlsplit(self.request.target).query)
         name = path.removeprefix(f"{FILES}/")
         with self._lock:
