@@ -1,5 +1,6 @@
 """The file of a study, and what the records of its trials say: `bp search` and the driver of the search read both."""
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,6 +66,18 @@ def read_study(text: str) -> Settings:
     if faults:
         raise StudyError(*faults)
     return {"study": study, "parameters": parameters, "run": run}
+
+
+def stored_study(text: str) -> Settings:
+    """Return the study of a record. Colleagues can change that: raises StudyError if it is none."""
+    try:
+        document = json.loads(text)
+        found = {name: {str(key): str(value) for key, value in document[name].items()} for name in _SECTIONS}
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError):
+        raise StudyError("no study") from None
+    if any(_study_faults(found["study"])):
+        raise StudyError("no study")
+    return found
 
 
 _SECTIONS = ("study", "parameters", "run")

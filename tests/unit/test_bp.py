@@ -80,7 +80,7 @@ def test_the_newest_runs_of_a_person_are_listed(laptop: Laptop, hub: FakeHub) ->
     ]
 
 
-_PARENTS = "tags.`bedplate.parent` IS NULL"
+_PARENTS = "tags.`bedplate.parent` IS NULL AND tags.`bedplate.study` IS NULL"
 _LISTED = f"{_PARENTS} AND tags.`bedplate.archived` IS NULL"
 
 

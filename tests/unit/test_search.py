@@ -19,6 +19,7 @@ from bedplate.programs.study import (
     grid_size,
     outcome,
     read_study,
+    stored_study,
 )
 from tests.testlab.fakes.studies import FILE, World, study_of
 
@@ -191,6 +192,16 @@ def test_a_trial_whose_record_was_changed_has_failed_for_optuna() -> None:
     world.search()
 
     assert len(world.runs) == 8
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[" * 4_900, "{}", '{"study": 1}', '{"study": {}, "parameters": {}, "run": {}}']
+)
+def test_a_study_of_a_record_that_was_changed_is_none(text: str) -> None:
+    """Colleagues can write records."""
+    assert stored_study(json.dumps(study_of())) == study_of()
+    with pytest.raises(StudyError):
+        stored_study(text)
 
 
 def test_the_lock_of_the_driver_is_that_of_the_tests() -> None:

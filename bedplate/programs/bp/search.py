@@ -138,9 +138,8 @@ def _check_former(name: str, settings: Settings, drivers: Sequence[Run]) -> None
 def _settings_of(run: Run) -> Settings:
     """Return the study of a driver. Raises BpError if its record was changed."""
     try:
-        document = json.loads(run["tags"]["bedplate.file"])
-        return {section: dict(document[section]) for section in ("study", "parameters", "run")}
-    except (LookupError, ValueError, TypeError):
+        return studies.stored_study(str(run["tags"].get("bedplate.file", "")))
+    except StudyError:
         raise BpError(f"the record of {run['name']} has no study", "name another study") from None
 
 

@@ -157,7 +157,7 @@ def params_of(run: Run) -> Params:
     """Return the parameters of a trial; none if its record was changed."""
     try:
         return {str(key): str(value) for key, value in json.loads(run["tags"]["bedplate.trial"]).items()}
-    except (LookupError, ValueError, AttributeError):
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 
