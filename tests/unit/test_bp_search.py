@@ -78,6 +78,10 @@ def hub(tmp_path: Path) -> Iterator[SearchHub]:
 def machine(tmp_path: Path) -> Machine:
     """Return the machine of the trials."""
     machine = Machine(tmp_path)
+    # Environments have tests of their own: the driver has that of the tests.
+    machine.command[2] = machine.command[2].replace(
+        "run._REPORT", "run.Run._provide_environment = lambda *_: None\nrun._REPORT"
+    )
     agent = "\n".join(("#!/bin/sh", f'exec {shlex.join(machine.command)} "$@"'))
     for name, text in (("python", _PYTHON), ("bedplate-agent", agent)):
         (tmp_path / "bin" / name).write_text(text)
@@ -132,6 +136,7 @@ def test_the_driver_gets_what_its_trials_need(quick: Laptop, hub: SearchHub) -> 
     document = facts["document"]
     assert (document["environment"], document["for"], document["scratch_ok"]) == ({"SEED": "7"}, 7_200, "1")
     assert {f"packs/ada/{tree}-0.pack" for tree in (start["tree"], document["tree"])} == {*hub.files}
+    assert (start["environment_file"], document["environment_file"]) == ("requirements.txt", "")
     assert (facts["parallel"], tags["bedplate.tree"]) == (3, start["tree"])
     assert "R" * 24 not in json.dumps(facts)
 

@@ -13,6 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from .. import study as studies
 from ..study import CHANGEABLE, STOP, Settings, StudyError
+from .environments import choose_environment, former_environment
 from .hub import HELD, WRONG, BpError, Hub, say
 from .machine import stop_agents
 from .records import has_run_ended, moment, table, tagged_runs
@@ -36,7 +37,7 @@ _OF_DRIVER = {
     "env": [],
 }
 _FLAGS, _LISTS, _MOST = {"scratch-ok": "yes"}, {"env", "secret", "include"}, 64
-_PROGRAM, _REQUIREMENTS = "search.pyz", "programs/search/requirements.txt"
+_PROGRAM, _ENVIRONMENT = "search.pyz", "requirements.txt"
 _START = "from pathlib import Path\nfrom programs.search.__main__ import main\nraise SystemExit(main(Path()))\n"
 
 
@@ -79,8 +80,10 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         if trials:
             code = Code(snapshot_of(trials[0]), pack_paths(trials[0]), {})
+            document["environment_file"] = former_environment(hub, trials[0])
         else:
             code = code_of(hub, stack.enter_context(open_shadow(hub.folder, Path.cwd())), trial.include, stack)
+            document["environment_file"] = choose_environment(hub, trial.environment, Path.cwd())
         # The machine is paid for once, by the time of the driver.
         tags = {**run_tags(trial, place, document, code), "study": name, "owner": hub.settings.person, "price": 0}
         facts = {
@@ -95,6 +98,7 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
         own = {"on": place.name, "group": "", "d": options.d, "dry_run": options.dry_run, "y": options.y}
         driver = argparse.Namespace(**{**vars(trial), **_OF_DRIVER, **cost, **own})
         given = read_options(driver, ["python", _PROGRAM])
+        given["environment_file"] = _ENVIRONMENT
         given["secrets"] = {} if options.dry_run else {"STUDY_TOKEN": hub.study_token(name)}
         given["tags"] = {"search": name, "command": f"bp search {file.name}", "file": json.dumps(settings)}
         program = code_of(hub, stack.enter_context(open_shadow(hub.folder, _folder(hub, facts))), (), stack)
@@ -182,7 +186,7 @@ def _folder(hub: Hub, facts: Mapping[str, Any]) -> Path:
         for name in own.namelist():
             if name.startswith("programs/"):
                 program.writestr(name, own.read(name))
-        (folder / "requirements.txt").write_bytes(own.read(_REQUIREMENTS))
+        (folder / _ENVIRONMENT).write_bytes(own.read(f"programs/search/{_ENVIRONMENT}"))
     return folder
 
 
