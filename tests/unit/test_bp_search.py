@@ -66,8 +66,10 @@ from pathlib import Path
 path = Path("{{}}", str(os.getpid()))
 path.write_text("\\n".join(sys.argv[1:]))
 path.rename(path.with_suffix(".ask"))
-while not path.with_suffix(".done").exists():
-    time.sleep(0.01)
+for _ in range(3_000):
+    if path.with_suffix(".done").exists():
+        break
+    time.sleep(0.02)
 sys.exit(path.with_suffix(".done").read_text() or None)
 """
 _NO_ENVIRONMENT = "run.Run._provide_environment = lambda *_: None"

@@ -238,7 +238,7 @@ class SearchHub(FakeHub):
         if name == "create":
             tags = {tag["key"]: tag["value"] for tag in body["tags"]}
             assert not [run for run in self.runs.values() if run["run_name"] == body["run_name"]], "no run is doubled"
-            facts = {"run_id": f"{len(self.runs):032x}", "status": "RUNNING", "start_time": body["start_time"]}
+            facts = {"run_id": f"5ea{len(self.runs):029x}", "status": "RUNNING", "start_time": body["start_time"]}
             run = {**facts, "run_name": body["run_name"], "tags": tags, "params": {}, "rows": [], "end_time": 0}
             self.runs[run["run_id"]] = run
             self.lost -= 1
