@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
+from uuid import uuid4
 
 import pytest
 
@@ -107,6 +108,8 @@ class Record(dict[str, Any]):
         super().__init__(hub.answers)
         self.hub, self.runs, self.packs, self.lost = hub, list[dict[str, Any]](), dict[str, bytes](), 0
         self.seconds_of_put = 0.0
+        # Processes of runs are found by the id, also those of other tests.
+        self.first = uuid4().hex[:24]
         hub.answers = self
         hub.answer(f"{API}experiments/get-by-name", {"experiment": {"experiment_id": "7"}})
         hub.answer("/fleet.json", FLEET)
@@ -156,7 +159,7 @@ class Record(dict[str, Any]):
         body = self._body("create")
         info = {
             "experiment_id": "7",
-            "run_id": f"{len(self.runs):032x}",
+            "run_id": f"{self.first}{len(self.runs):08x}",
             "run_name": body["run_name"],
             "status": "RUNNING",
         }
@@ -288,7 +291,7 @@ def test_a_run_is_recorded_started_and_followed(laptop: Laptop, record: Record) 
     assert "group" not in tags
     start = given(laptop)
     assert start["command"] == ["python", "train.py", "--note", "it's"]
-    assert (start["id"], start["run"], start["experiment"]) == (tags["id"], "0" * 32, "7")
+    assert (start["id"], start["run"], start["experiment"]) == (tags["id"], f"{record.first}{0:08x}", "7")
     assert (start["hub"], start["address"]) == (f"https://{HOST}:{laptop.settings['port']}", "127.0.0.1")
     assert (start["token"], start["tree"], start["gpus"], start["for"]) == (RUN_TOKEN, tags["tree"], 2, 86_400)
     assert start["certificate"] == laptop.settings["certificate"]
@@ -818,7 +821,7 @@ def test_a_run_goes_through_the_agent(laptop: Laptop, hub: FakeHub, record: Reco
     assert "the program ended with exit code 7" in done.stderr
     tags = {tag["key"]: tag["value"] for tag in record.runs[0]["data"]["tags"]}
     assert (tags["bedplate.state"], record.runs[0]["info"]["status"]) == ("ended", "FAILED")
-    assert record.packs["7/" + "0" * 32 + "/artifacts/logs/0/0/000000"].startswith(b"print('loss')")
+    assert record.packs[f"7/{record.first}{0:08x}/artifacts/logs/0/0/000000"].startswith(b"print('loss')")
 
 
 def test_other_commands_do_not_load_the_modules_of_run(laptop: Laptop) -> None:
