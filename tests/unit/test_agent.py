@@ -397,6 +397,16 @@ def test_a_process_that_was_killed_for_memory_is_the_cause(hub: RunHub, tmp_path
     assert hub.tags["cause"] == "the program was out of memory: the kernel has killed a process"
 
 
+def test_without_memory_the_program_is_killed_before_its_agent(hub: RunHub, tmp_path: Path) -> None:
+    """The kernel takes the highest score: an agent may have more memory of its own than each of many processes."""
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    run = shell(hub, tmp_path, "sleep 0.5; cat /proc/self/oom_score_adj")
+
+    assert run.run() == 0
+
+    assert output(run) == f"{min(own + 100, 1_000)}\n".encode()
+
+
 def test_files_that_a_program_leaves_are_kept(hub: RunHub, tmp_path: Path) -> None:
     """By the hub, with the run; no links, and what the hub refuses is named."""
     script = 'cd "$BEDPLATE_OUTPUT"; mkdir -p a; echo x >"a/b c.txt"; ln -s /etc/passwd link; echo y >model'

@@ -173,6 +173,36 @@ def test_what_mpirun_leaves_behind_ends_with_it(hub: RunHub, tmp_path: Path) -> 
     assert (hub.statuses, hub.tags["cause"]) == (["FINISHED"], "the program of node 0 ended with exit code 0")
 
 
+def test_a_stop_of_a_host_after_the_end_of_mpirun_is_no_cause(hub: RunHub, tmp_path: Path) -> None:
+    """The run has succeeded: it is not repeated for what lingers on a machine that goes."""
+    remote = """$OMPI_MCA_plm_rsh_agent 127.0.0.2 'trap "" TERM; echo here; sleep 60' &"""
+    gang = mpi_gang(hub, tmp_path, [*SHELL, f"{remote} while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"])
+    gang.start()
+    wait_for(lambda: gang.output(1))
+    (tmp_path / "go").touch()
+    wait_for(lambda: not gang.program_of(0))
+
+    gang.processes[1].send_signal(signal.SIGTERM)
+
+    assert gang.codes() == [0, 0]
+    assert (hub.statuses, hub.tags["cause"]) == (["FINISHED"], "the program of node 0 ended with exit code 0")
+
+
+def test_a_host_that_is_out_of_memory_is_the_cause(hub: RunHub, tmp_path: Path) -> None:
+    """Mpirun on node 0 only ends as if by a signal. The counter of the kernel is injected."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "memory.events").write_text("oom_kill 0\n")
+    script = f"""$OMPI_MCA_plm_rsh_agent 127.0.0.2 'echo "oom_kill 1" >{own}/memory.events'; exit 137"""
+    gang = mpi_gang(hub, tmp_path, [*SHELL, script])
+    gang.nodes[1].cgroup = own
+
+    assert gang.run() == [137, 137]
+
+    assert hub.tags["cause"] == "the program of node 1 was out of memory: the kernel has killed a process"
+    assert (hub.statuses, hub.tags["attempt"]) == (["FAILED"], "0")
+
+
 def test_only_who_has_the_token_starts_something(hub: RunHub, tmp_path: Path) -> None:
     """Not another account of the same machine."""
     gang = mpi_gang(hub, tmp_path, [*SHELL, "echo ready; sleep 60"])

@@ -340,7 +340,9 @@ class _Attempt:
         kind, event = message["type"], self._lead.event_of(item)
         # A node whose ranks have ended may go.
         if event and (kind != "lost" or node in self._left):
-            self._events.append(event)
+            # The command on node 0 has ended: what happens on its hosts changes nothing.
+            if not (self._gang.is_mpi and 0 not in self._left):
+                self._events.append(event)
             self._stop(event.text, message.get("grace", AFTER_FAILURE), now)
             if kind == "lost":
                 self._left.discard(node)
@@ -392,6 +394,10 @@ class _Attempt:
             name = f"{self._lead.history.attempt}.{rank}"
             tags.update({f"exit.{name}": str(code), f"cause.{name}": cause})
         # What fails on a host of MPI ends the command of node 0.
+        if self._gang.is_mpi and node and message["is_out_of_memory"] and (first := self._failed.get(0)):
+            text = f"the program of node {node} was out of memory: the kernel has killed a process"
+            # Before the end of mpirun, which is its effect.
+            self._ends.append(Cause(PROGRAM, 137, text, at=first[0] - 1.0))
         if message["gpu_error"] and (failed := self._failed.get(node) or (self._gang.is_mpi and self._failed.get(0))):
             text, codes = f"GPU error on {machine}: {message['gpu_error']}", [rank[1] for rank in message["ranks"]]
             self._events.append(Cause(MACHINE, next(filter(None, codes), PEER_LOST), text, machine, failed[0]))

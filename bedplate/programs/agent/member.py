@@ -103,7 +103,9 @@ class Member:
         # The command on node 0 decides: what it leaves behind says nothing.
         ended = {rank: end for rank, end in ranks.ended.items() if not (is_host and end[-1])}
         ends: Sequence[Any] = sorted(([rank, *end] for rank, end in ended.items()), key=_importance)
-        self._send("ended", ranks=ends[:_MOST_RANKS], gpu_error=log.gpu_error())
+        self._send(
+            "ended", ranks=ends[:_MOST_RANKS], gpu_error=log.gpu_error(), is_out_of_memory=ranks.is_out_of_memory
+        )
 
     def _tell(self, cause: str, elapsed: float) -> None:
         self._send("failed", cause=cause, elapsed=elapsed)

@@ -19,6 +19,8 @@ from .spool import Spool
 _NOT_STARTED, _SIGNALLED, _SUBREAPER, _PART = 127, 128, 36, 1 << 16
 AFTER_FAILURE = 30.0
 """Seconds for the other ranks after a failure."""
+# Of the memory of a container, in thousandths: so much larger than the agent a program counts as (proc(5)).
+_FIRST_VICTIM = 100
 # Seconds: between two looks, and until a process counts as one that cannot end.
 _LOOK, _LONGEST_KILL = 0.05, 60.0
 
@@ -45,6 +47,11 @@ class Ranks:
         self._killed_for_memory = _killed_for_memory()
         adopt()
 
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether the kernel has killed a process for memory since the start."""
+        return _killed_for_memory() > self._killed_for_memory
+
     def start(self, rank: int, command: Sequence[str], environment: Mapping[str, str], spool: Spool) -> None:
         """Start a rank in the folder PWD of its environment. It shares the leases of GPUs, if this process has any."""
         self._spools[rank] = spool
@@ -64,6 +71,10 @@ class Ranks:
             self._note(rank, _NOT_STARTED, f"cannot start {command[0]}: {getattr(error, 'strerror', error)}")
             return
         process.returncode = 0  # it is waited for here
+        # Without memory, the kernel must kill what the program has started, not the agent, which may be larger.
+        with suppress(OSError):
+            score = int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii")) + _FIRST_VICTIM
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text(str(min(score, 1_000)), encoding="ascii")
         self._left[process.pid] = rank
         self._pumps.append(Thread(target=_pump, args=(process.stdout, spool), daemon=True))
         self._pumps[-1].start()
@@ -92,7 +103,7 @@ class Ranks:
             self._add(rank, _SIGNALLED + signal.SIGKILL, cause)
         for pump in self._pumps:
             pump.join(_LONGEST_KILL)
-        is_out_of_memory = _killed_for_memory() > self._killed_for_memory
+        is_out_of_memory = self.is_out_of_memory
         for rank, (code, cause, _, seconds, is_torn_down) in self.ended.items():
             # All output is there now.
             kind = kind_of(code, self._spools[rank].tail, is_out_of_memory=is_out_of_memory)
@@ -117,7 +128,7 @@ class Ranks:
         cause = cause or f"{name} ended with exit code {code}"
         if code < 0:
             cause, code = f"{name} was killed by signal {-code}, {signal.strsignal(-code)}", _SIGNALLED - code
-        if code and _killed_for_memory() > self._killed_for_memory:
+        if code and self.is_out_of_memory:
             cause = f"{name} was out of memory: the kernel has killed a process"
         self._add(rank, code, cause)
         if code:

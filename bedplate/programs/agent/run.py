@@ -120,8 +120,9 @@ class Run:
             self._leave(str(message["cause"]))
             # The unit starts again by this one.
             return code if self._is_pod else PEER_LOST
-        remove_secrets(self._beside)
         end = write_end(self._folder, code, message["cause"], self._tags, is_stopped=message.get("is_stopped", False))
+        # An agent that is started again without an end needs them.
+        remove_secrets(self._beside)
         try:
             self.write_record(end, _PATIENCE_AT_END)
         except HubError as error:
