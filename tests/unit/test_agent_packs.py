@@ -180,6 +180,7 @@ def test_a_large_tree_needs_little_memory(tmp_path: Path) -> None:
         assert int(done.stdout) < 60_000
 
 
+@pytest.mark.nightly
 def test_code_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small pack may have folders in one another many times, or files and links that are mostly zeros."""
     monkeypatch.setattr(packs, "_MOST", 1 << 20)

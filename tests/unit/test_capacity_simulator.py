@@ -166,6 +166,7 @@ class _Checked:
         assert not [name for name in touched if name and nodes[name].cordoned is Cordon.HUMAN]
 
 
+@pytest.mark.nightly
 @settings(max_examples=20, deadline=None)
 @given(fleet=fleets())
 def test_limits_hold_in_any_fleet(fleet: Scenario) -> None:
