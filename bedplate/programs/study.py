@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as SyntaxFault
@@ -13,6 +14,8 @@ OPEN, COMPLETE, PRUNED, FAILED, STOPPED = "running", "complete", "pruned", "fail
 """Outcomes of a trial. One that the search has stopped does not count: another one gets its parameters."""
 CHANGEABLE = frozenset(("trials", "parallel", "budget", "failures", "time"))
 """What a study may change when its search goes on."""
+LISTS = frozenset(("env", "secret", "include"))
+"""Keys of [run] with several words."""
 PRUNE, STOP = "pruned at step", "the search ended"
 """Why a driver stops a trial: the agent writes that into the cause."""
 _TAG = "bedplate."
@@ -55,7 +58,9 @@ def read_study(text: str) -> Settings:
         parser.read_string(text)
     except SyntaxFault as error:
         raise StudyError(" ".join(str(error).split())) from None
-    found = {name: dict(parser[name]) for name in parser.sections()}
+    # As in a shell, a line goes on after a backslash at its end.
+    sections = {name: parser[name].items() for name in parser.sections()}
+    found = {name: {key: value.replace("\\\n", " ") for key, value in items} for name, items in sections.items()}
     faults = [f"[{name}] is no section: write [study], [parameters] and [run]" for name in {*found} - {*_SECTIONS}]
     study, parameters, run = (found.get(name, {}) for name in _SECTIONS)
     faults += _study_faults(study)
@@ -128,6 +133,9 @@ def _other_faults(
         yield "[parameters] is empty: write `lr = log 1e-5 1e-1`"
     if not run.get("command"):
         yield "[run] needs `command`: write `command = python train.py --lr {lr}`"
+    for name in sorted(LISTS | {"command"}):
+        if fault := _quote_fault(run.get(name, "")):
+            yield f"[run] `{name}`: {fault}: close each quote, and write a backslash before one that is a character"
     if study["budget"].endswith("GPU-h") and run.get("gpus", "0") == "0":
         yield f"[study] `budget = {study['budget']}`: [run] has no `gpus`"
     for word in re.findall(r"(?<!\$)\{([A-Za-z_]\w*)\}", run.get("command", "")):
@@ -135,6 +143,14 @@ def _other_faults(
             yield f"[run] `command`: {{{word}}} is no parameter: write {{{near[0]}}}"
     if study["sampler"] == "grid" and math.prod(map(grid_size, parameters.values())) > _MOST_GRID:
         yield f"the grid has more than {_MOST_GRID:,} trials: write larger steps"
+
+
+def _quote_fault(text: str) -> str:
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def grid_size(text: str) -> int:

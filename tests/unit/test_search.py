@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import shlex
 from functools import cache
 from pathlib import Path
 
@@ -46,6 +47,9 @@ _LEFT = "bedplate.cause"
         ("[run]", "[runs]", "[runs] is no section: write [study], [parameters] and [run]"),
         ("[study]", "study", "File contains no section headers"),
         (
+        ("--layers", "--layers '", "[run] `command`: No closing quotation: close each quote"),
+        ("gpus = 1", "gpus = 1\nenv = A='b c", "[run] `env`: No closing quotation: close each quote"),
+        ("gpus = 1", "gpus = 1\ninclude = a\\", "[run] `include`: No escaped character"),
             "lr = log 1e-5 1e-1",
             "lr = log 1e-5 1e-1\nlr = int 1 2",
             "option 'lr' in section 'parameters' already exists",
@@ -67,6 +71,15 @@ def test_a_wrong_study_is_refused_with_its_fix(old: str, new: str, fault: str) -
 def test_a_command_gets_the_values_of_a_trial() -> None:
     """Other braces stay."""
     assert command_of(["{lr}", "a{lr}{x}", "${HOME}"], {"lr": "0.1"}) == ["0.1", "a0.1{x}", "${HOME}"]
+def test_a_command_goes_on_after_a_backslash() -> None:
+    """As in a shell."""
+    text = FILE.replace("train.py --lr", "train.py \\\n  --lr").format(more="", trials=12)
+
+    words = shlex.split(read_study(text)["run"]["command"])
+
+    assert words == ["python", "train.py", "--lr", "{lr}", "--layers", "{layers}"]
+
+
     assert grid_size("float 0 1 0.1") == 11
 
 
