@@ -29,6 +29,7 @@ class Driver:
         self._budget = float(budget) if unit == "GPU-h" else float("inf")
         self._runs, self._open = list[Run](), dict[int, Run]()
         self._reported, self._stopping, self._failures = dict[int, int](), set[int](), list[str]()
+        self._reasons, self._errors = dict[int, str](), dict[int, str]()
         self._final, self.cause, self.ended = "", "", 0
         """Why no trial starts any more, and how many trials have ended."""
 
@@ -54,6 +55,7 @@ class Driver:
         self._check()
         new = list[Run]()
         while not self.cause and len(self._open) < self._parallel and (params := self._optimizer.ask()) is not None:
+        self._stop(self._reasons)
             run = self._record.create(len(self._runs), params)
             self._open[len(self._runs)] = run
             self._runs.append(run)
@@ -66,14 +68,29 @@ class Driver:
 
     def stop(self, reason: str) -> None:
         """Stop all trials that go on."""
-        for number, run in self._open.items():
-            if number not in self._stopping:
-                self._stop(number, run, reason)
+        self._stop(dict.fromkeys(self._open, reason))
 
-    def _stop(self, number: int, run: Run, reason: str) -> None:
-        self._stopping.add(number)
-        if error := self._machine.stop(run, reason):
-            self._say(f"{run['name']}: {error}")
+    def _stop(self, reasons: Mapping[int, str]) -> None:
+        """Stop trials, each for a reason. What fails, or is interrupted, is left for the next call."""
+
+        def stop(number: int) -> str:
+            error = self._machine.stop(self._open[number], reasons[number])
+            # Here, as a signal interrupts the wait for all.
+            self._stopping.update(() if error else {number})
+            return error
+
+        # One whose program has ended has nothing to stop.
+        going = {number for number, run in self._open.items() if run["end_time"] is None}
+        numbers = sorted(reasons.keys() & going - self._stopping)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for number, error in zip(numbers, pool.map(stop, numbers), strict=True):
+                self._note(number, error)
+
+    def _note(self, number: int, error: str) -> None:
+        """Print why a trial is not stopped, once."""
+        if error and error != self._errors.get(number):
+            self._say(f"{self._runs[number]['name']}: {error}")
+        self._errors[number] = error
 
     @property
     def progress(self) -> str:
@@ -98,18 +115,15 @@ class Driver:
 
     def _take(self, number: int, run: Run, values: Mapping[int, float], *, is_new: bool) -> None:
         """Take the record of a trial: its new values, and its end."""
-        last, reason = self._reported.get(number, -1), ""
+        last = self._reported.get(number, -1)
         for step in sorted(step for step in values if step > last):
             self._reported[number] = step
             if self._optimizer.report(number, step, values[step]) and is_new:
-                reason = reason or f"{PRUNE} {step}"
+                self._reasons.setdefault(number, f"{PRUNE} {step}")
         self._runs[number] = run
         state, why = outcome(run, self._study, self._record.now)
         if state == OPEN:
             self._open[number] = run
-            # One whose program has ended has nothing to stop.
-            if reason and run["end_time"] is None and number not in self._stopping:
-                self._stop(number, run, reason)
             return
         self._open.pop(number, None)
         self._optimizer.tell(number, state, value_of(run, self._study["metric"]))
