@@ -15,6 +15,7 @@ from threading import Event, Thread
 
 import pytest
 
+from bedplate.programs.bp import machine as machines
 from tests.testlab.fakes.laptop import TOKEN, Laptop
 from tests.testlab.fakes.runs import ROOT, wait_for
 from tests.testlab.fakes.studies import SearchHub
@@ -158,6 +159,7 @@ def test_the_driver_gets_what_its_trials_need(quick: Laptop, hub: SearchHub) -> 
     assert done.returncode == 0, done.stderr
     start = json.loads((quick.programs / "given").read_text())
     assert (start["command"], start["scratch_ok"], start["restarts"]) == (["python", "search.pyz"], "1", 3)
+    assert start["grace"] == 90
     assert start["secrets"] == {"STUDY_TOKEN": f"20001.1893456000.study:ada-lr.{'R' * 24}"}
     (driver,) = hub.tagged("search", "ada-lr")
     tags = driver["tags"]
@@ -232,14 +234,13 @@ def test_a_search_is_stopped_by_its_driver_or_by_its_trials(quick: Laptop, hub: 
     quick.bp("search", "lr.ini", "-d")
     (driver,) = hub.tagged("search", "ada-lr")
     assert quick.bp("search", "stop", "lr").returncode == 0
-    tags = {"bedplate.study": "ada-lr", "bedplate.id": "ada-lr-0000", "bedplate.state": "running"}
-    facts = {"run_name": "ada-lr-0000", "status": "RUNNING", "start_time": 1, "end_time": 0}
-    hub.runs["0" * 31 + "9"] = {"run_id": "0" * 31 + "9", "tags": tags, "params": {}, "rows": [], **facts}
+    record(hub, "ada-lr-0000")
+    record(hub, "ada-lr-0001; touch hacked", id="ada-lr-0001")
     driver["tags"]["bedplate.state"] = "ended"
 
     done = quick.bp("search", "stop", "ada-lr")
 
-    assert "ada-lr-0000 is being stopped" in done.stderr
+    assert ("ada-lr-0000 is being stopped" in done.stderr, "hacked" in done.stderr) == (True, False)
     words = (quick.programs / "words").read_text()
     assert f"stop {driver['run_name']}" in words
     assert "stop ada-lr-0000 --by 'ada-lr: the search ended'" in words
@@ -248,6 +249,61 @@ def test_a_search_is_stopped_by_its_driver_or_by_its_trials(quick: Laptop, hub: 
     assert quick.bp("search", "best", "lr").returncode == 4
     assert quick.bp("search", "show", "other").returncode == 2
     assert "drives a search" in quick.bp("again", driver["run_name"]).stderr
+    driver["tags"]["bedplate.id"] = "x; touch hacked"
+    assert quick.bp("search", "stop", "lr").returncode == 2
+
+
+def test_the_shell_of_a_machine_gets_the_name_of_a_run_as_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that no form was checked for."""
+    given = list[str]()
+
+    class Agent:
+        def __init__(self, *words: object) -> None:
+            given.extend(map(str, words[2:]))
+
+        def call(self) -> tuple[int, int]:
+            return 0, 0
+
+    monkeypatch.setattr(machines, "Agent", Agent)
+
+    machines.stop_agents(None, "a; touch hacked", ["small"], is_now=False)  # type: ignore[arg-type]
+
+    assert shlex.split(" ".join(given)) == ["stop", "a; touch hacked"]
+
+
+def test_code_of_trials_comes_from_the_first_start(quick: Laptop, hub: SearchHub) -> None:
+    """Colleagues can write trials with code of theirs. Another laptop takes that of the record, and prints it."""
+    foreign = "f" * 40
+    record(hub, "ada-lr-0000", tree=foreign, base=foreign, size="1", owner="bob", environment="")
+    refused = quick.bp("search", "lr.ini", "-d")
+    assert (refused.returncode, "no search of yours" in refused.stderr) == (2, True), refused.stderr
+    (trial,) = hub.runs.values()
+    hub.runs.clear()
+    assert quick.bp("search", "lr.ini", "-d").returncode == 0
+    (driver,) = hub.tagged("search", "ada-lr")
+    driver["tags"]["bedplate.state"] = "ended"
+    hub.runs[trial["run_id"]] = trial
+    file = quick.cache / "bedplate/lab/search/ada-lr/study.json"
+    first = json.loads(file.read_text())["document"]["tree"]
+
+    again = quick.bp("search", "lr.ini", "-d")
+
+    assert again.returncode == 0, again.stderr
+    assert f"code of the trials, by this laptop: {first}; no environment" in again.stderr
+    assert json.loads(file.read_text())["document"]["tree"] == first
+    for run in hub.tagged("search", "ada-lr"):
+        run["tags"]["bedplate.state"] = "ended"
+    file.unlink()
+    other = quick.bp("search", "lr.ini", "-d", "--dry-run")
+    assert f"code of the trials, by the record: {foreign}; no environment" in other.stderr
+
+
+def record(hub: SearchHub, name: str, **tags: str) -> None:
+    """Add the record of a trial that runs."""
+    tags = {"study": "ada-lr", "id": name, "state": "running", **tags}
+    facts = {"run_name": name, "status": "RUNNING", "start_time": 1, "end_time": 0, "params": {}, "rows": []}
+    run = f"{len(hub.runs) + 100:032x}"
+    hub.runs[run] = {"run_id": run, "tags": {f"bedplate.{key}": value for key, value in tags.items()}, **facts}
 
 
 def program(pause: float, script: str = _TRAIN) -> None:

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bedplate.programs.bp import records
+from bedplate.programs.search.edges import StudyRecord
+from bedplate.programs.search.optimizer import Optimizer
 from bedplate.programs.study import (
     COMPLETE,
     FAILED,
     OPEN,
+    STOPPED,
     StudyError,
     command_of,
     gpu_hours,
@@ -44,12 +48,12 @@ _LEFT = "bedplate.cause"
         ("parallel = 4", "sampler = grid", "a grid has no log without steps: write choice VALUE ..."),
         ("{{lr}}", "{{l_r}}", "[run] `command`: {l_r} is no parameter: write {lr}"),
         ("gpus = 1", "", "[run] has no `gpus`"),
-        ("[run]", "[runs]", "[runs] is no section: write [study], [parameters] and [run]"),
-        ("[study]", "study", "File contains no section headers"),
-        (
         ("--layers", "--layers '", "[run] `command`: No closing quotation: close each quote"),
         ("gpus = 1", "gpus = 1\nenv = A='b c", "[run] `env`: No closing quotation: close each quote"),
         ("gpus = 1", "gpus = 1\ninclude = a\\", "[run] `include`: No escaped character"),
+        ("[run]", "[runs]", "[runs] is no section: write [study], [parameters] and [run]"),
+        ("[study]", "study", "File contains no section headers"),
+        (
             "lr = log 1e-5 1e-1",
             "lr = log 1e-5 1e-1\nlr = int 1 2",
             "option 'lr' in section 'parameters' already exists",
@@ -68,9 +72,6 @@ def test_a_wrong_study_is_refused_with_its_fix(old: str, new: str, fault: str) -
     assert fault in "; ".join(caught.value.args)
 
 
-def test_a_command_gets_the_values_of_a_trial() -> None:
-    """Other braces stay."""
-    assert command_of(["{lr}", "a{lr}{x}", "${HOME}"], {"lr": "0.1"}) == ["0.1", "a0.1{x}", "${HOME}"]
 def test_a_command_goes_on_after_a_backslash() -> None:
     """As in a shell."""
     text = FILE.replace("train.py --lr", "train.py \\\n  --lr").format(more="", trials=12)
@@ -80,6 +81,9 @@ def test_a_command_goes_on_after_a_backslash() -> None:
     assert words == ["python", "train.py", "--lr", "{lr}", "--layers", "{layers}"]
 
 
+def test_a_command_gets_the_values_of_a_trial() -> None:
+    """Other braces stay."""
+    assert command_of(["{lr}", "a{lr}{x}", "${HOME}"], {"lr": "0.1"}) == ["0.1", "a0.1{x}", "${HOME}"]
     assert grid_size("float 0 1 0.1") == 11
 
 
@@ -205,6 +209,69 @@ def test_a_trial_whose_record_was_changed_has_failed_for_optuna() -> None:
     world.search()
 
     assert len(world.runs) == 8
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"lr": "0.01", "layers": "$(id)"},
+        {"lr": "1e9", "layers": "1"},
+        {"lr": "0.01", "layers": "1" + "0" * 400},
+        {"lr": " 0.01", "layers": "1"},
+        {"lr": "0.01"},
+        {"lr": "0.01", "layers": "1", "x": "1"},
+    ],
+)
+def test_parameters_that_are_not_of_the_study_never_start(params: dict[str, str]) -> None:
+    """Neither those of a trial that was stopped, nor those of one that has not started."""
+    optimizer, world = Optimizer(study_of(), "ada-lr", 0), World(study_of("", 3))
+    assert optimizer.add({"lr": "0.01", "layers": "1"})
+    assert not optimizer.add(params)
+    optimizer.tell(1, STOPPED, 0)
+    assert optimizer.ask() != params
+    world.create(0, params)
+
+    world.search()
+
+    assert "ada-lr-0000" not in world.starts
+    assert world.runs[0]["tags"][_LEFT] == "its parameters are not of this study: its record was changed"
+    assert [status for _, status, _ in world.states()].count("FAILED") == 1
+
+
+def test_records_with_other_names_are_no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colleagues can write those, and a trial keeps the name that it had."""
+    runs = [
+        {"run": str(at), "name": name, "tags": {"bedplate.id": own}}
+        for at, (name, own) in enumerate(
+            [("ada-lr-0000", "ada-lr-0000"), ("ada-lr-1; id", "ada-lr-0001"), ("ada-lr-0002", "../x"), ("b", "b")]
+        )
+    ]
+    monkeypatch.setattr(records, "tagged_runs", lambda *_, **__: runs)
+    record = StudyRecord(None, {"name": "ada-lr", "settings": study_of()})  # type: ignore[arg-type]
+
+    found = record.all()
+
+    assert [run["name"] for run in found] == ["ada-lr-0000"]
+    runs[0] = {**runs[0], "name": "--folder"}
+    assert record.look({0: found[0]})[0]["name"] == "ada-lr-0000"
+
+
+def test_a_stop_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the next look, with the same reason; its error is printed once."""
+    world, stop = World(study_of("", 4), curve=lambda _, step: float("nan") if step > 1 else 1.0), World.stop
+    calls = list[tuple[object, str]]()
+
+    def fail(world: World, run: dict[str, str], reason: str) -> str:
+        calls.append((run["name"], reason))
+        return "the machine is busy" if len(calls) <= 8 else stop(world, run, reason)
+
+    monkeypatch.setattr(World, "stop", fail)
+
+    world.search()
+
+    assert {status for _, status, _ in world.states()} == {"KILLED"}
+    assert (len(calls), len({*calls})) == (12, 4)
+    assert len([line for line in world.lines if "the machine is busy" in line]) == 4
 
 
 @pytest.mark.parametrize(

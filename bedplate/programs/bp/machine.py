@@ -167,7 +167,7 @@ def stop_agents(hub: Hub, run: str, machines: Sequence[str], *, is_now: bool, by
         try:
             # ssh joins words, and a shell parts them.
             words = [*(["--now"] if is_now else []), *(["--by", shlex.quote(by)] if by else [])]
-            agent = Agent(hub, machine, "stop", run, *words)
+            agent = Agent(hub, machine, "stop", shlex.quote(run), *words)
             _, status = agent.call()
         except BpError as error:
             return error

@@ -154,7 +154,7 @@ def _follow(hub: Hub, run: Run, rank: int, output: _Output) -> bool:
 
 def _stop(hub: Hub, run: Run, options: argparse.Namespace) -> int:
     """Let the program of a run end; say what becomes of it."""
-    name = _own_id(hub, run)
+    name = own_id(hub, run)
     if has_run_ended(run):
         say(f"{name} has ended: {run['tags'].get('bedplate.cause', 'the cause is unknown')}")
         return 0
@@ -180,7 +180,7 @@ def _stop_pods(hub: Hub, run: Run, name: str, *, is_now: bool) -> None:
         end_run(hub, run["run"], f"stopped by {person}", "KILLED")
 
 
-def _own_id(hub: Hub, run: Run) -> str:
+def own_id(hub: Hub, run: Run) -> str:
     """Return the id of a run of this person. Raises BpError for one of another."""
     if not _is_own(hub, run):
         owner = run["tags"].get("bedplate.owner", "another person")
@@ -260,7 +260,7 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
 
 def _archive(hub: Hub, runs: Sequence[Run]) -> int:
     """Leave runs of this person out of lists: all of them, or none."""
-    for run in [run for run in runs if _own_id(hub, run)]:
+    for run in [run for run in runs if own_id(hub, run)]:
         change_run(hub, run["run"], tags={"bedplate.archived": "true"})
     say(f"{len(runs)} archived: `bp runs --archived` lists them, too. Nothing is deleted")
     return 0
@@ -321,7 +321,7 @@ def _print_difference(hub: Hub, former: Run, run: Run) -> int:
 
 def _attach(hub: Hub, run: Run, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run a command, or a shell, beside the program of a run; return its exit code."""
-    name = _own_id(hub, run)
+    name = own_id(hub, run)
     if options.stack:
         command = ("sh", "-c", _STACKS, "sh", run["run"])
     if not _is_in_cluster(run):

@@ -13,14 +13,14 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from .. import study as studies
-from ..study import CHANGEABLE, STOP, Settings, StudyError
-from .environments import choose_environment, former_environment
+from ..study import CHANGEABLE, LISTS, STOP, Settings, StudyError, is_trial
+from .environments import choose_environment, environment_line, former_environment
 from .hub import HELD, WRONG, BpError, Hub, say
 from .machine import stop_agents
 from .records import has_run_ended, moment, table, tagged_runs
 from .run import Code, code_of, read_options, run_tags, set_place, start_code
 from .run import add_options as add_options_of_run
-from .runs import pack_paths, snapshot_of
+from .runs import own_id, pack_paths, snapshot_of
 from .snapshot import open_shadow
 
 Run = Mapping[str, Any]
@@ -37,8 +37,10 @@ _OF_DRIVER = {
     "scratch_ok": True,
     "env": [],
 }
-_FLAGS, _LISTS, _MOST = {"scratch-ok": "yes"}, {"env", "secret", "include"}, 64
-_PROGRAM, _ENVIRONMENT = "search.pyz", "requirements.txt"
+# Seconds in which a driver stops its trials. An account of systemd has two minutes at a shutdown.
+_GRACE = 90
+_FLAGS, _MOST = {"scratch-ok": "yes"}, 64
+_PROGRAM, _ENVIRONMENT, _FACTS = "search.pyz", "requirements.txt", "study.json"
 _START = "from pathlib import Path\nfrom programs.search.__main__ import main\nraise SystemExit(main(Path()))\n"
 
 
@@ -68,7 +70,7 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
     except StudyError as error:
         raise BpError("; ".join(f"{file}: {fault}" for fault in error.args), "", WRONG) from None
     name, trial, fleet = f"{hub.settings.person}-{settings['study']['name']}", _trial_options(settings), hub.fleet()
-    drivers, trials = tagged_runs(hub, search=name), tagged_runs(hub, study=name)
+    drivers, trials = tagged_runs(hub, search=name), _trials_of(hub, name)
     _check_former(name, settings, drivers)
     document = read_options(trial, shlex.split(settings["run"]["command"]))
     if drivers and drivers[0]["tags"].get("bedplate.machine") in fleet["machines"]:
@@ -80,8 +82,7 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
     trial.secret = secrets
     with ExitStack() as stack:
         if trials:
-            code = Code(snapshot_of(trials[0]), pack_paths(trials[0]), {})
-            document["environment_file"] = former_environment(hub, trials[0])
+            code, document["environment_file"] = _former_code(hub, name, drivers, trials)
         else:
             code = code_of(hub, stack.enter_context(open_shadow(hub.folder, Path.cwd())), trial.include, stack)
             document["environment_file"] = choose_environment(hub, trial.environment, Path.cwd())
@@ -99,13 +100,35 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
         own = {"on": place.name, "group": "", "d": options.d, "dry_run": options.dry_run, "y": options.y}
         driver = argparse.Namespace(**{**vars(trial), **_OF_DRIVER, **cost, **own})
         given = read_options(driver, ["python", _PROGRAM])
-        given["environment_file"] = _ENVIRONMENT
+        given |= {"environment_file": _ENVIRONMENT, "grace": _GRACE}
         given["secrets"] = {} if options.dry_run else {"STUDY_TOKEN": hub.study_token(name)}
         given["tags"] = {"search": name, "command": f"bp search {file.name}", "file": json.dumps(settings)}
         program = code_of(hub, stack.enter_context(open_shadow(hub.folder, _folder(hub, facts))), (), stack)
         say(*_lines(facts, is_known=bool(drivers)))
         both = Code(program.snapshot, program.packs, {**code.new, **program.new}, stack.close)
         return start_code(hub, driver, fleet, given, both)
+
+
+def _former_code(hub: Hub, name: str, drivers: Sequence[Run], trials: Sequence[Run]) -> "tuple[Code, str]":
+    """Return the code and the environment of the trials that a study has; print them. Raises BpError.
+
+    Colleagues can write records of trials with code of theirs. So the file of the first start comes first, and without
+    one, as on another laptop, the person must have a driver in the record.
+    """
+    run, source = trials[0], "the record"
+    try:
+        facts = json.loads((hub.folder / "search" / name / _FACTS).read_text(encoding="utf-8"))
+        tags = {f"bedplate.{key}": "" if value is None else value for key, value in facts["tags"].items()}
+        run, environment, source = {**run, "tags": tags}, str(facts["document"]["environment_file"]), "this laptop"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        if not any(driver["tags"].get("bedplate.owner") == hub.settings.person for driver in drivers):
+            what = f"the record has trials of {name}, and no search of yours that has started them"
+            raise BpError(what, "name another study", WRONG) from None
+        environment = former_environment(hub, run)
+    code = Code(snapshot_of(run), pack_paths(run), {})
+    built = environment_line(environment) if environment else "no environment"
+    say(f"code of the trials, by {source}: {code.snapshot.tree}; {built}")
+    return code, environment
 
 
 def _trial_options(settings: Settings) -> argparse.Namespace:
@@ -115,7 +138,7 @@ def _trial_options(settings: Settings) -> argparse.Namespace:
         if _FLAGS.get(name) == value:
             words += [f"--{name}"]
         elif name != "command":
-            words += [f"--{name}={part}" for part in (shlex.split(value) if name in _LISTS else [value])]
+            words += [f"--{name}={part}" for part in (shlex.split(value) if name in LISTS else [value])]
     parser = argparse.ArgumentParser("bp search: [run]", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
     names = [f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}" for name in _OF_SEARCH]
     add_options_of_run(parser, names)
@@ -181,7 +204,7 @@ def _folder(hub: Hub, facts: Mapping[str, Any]) -> Path:
     folder = hub.folder / "search" / str(facts["name"])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
-    (folder / "study.json").write_text(json.dumps(facts), encoding="utf-8")
+    (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
     with ZipFile(sys.argv[0]) as own, ZipFile(folder / _PROGRAM, "w", ZIP_DEFLATED) as program:
         program.writestr("__main__.py", _START)
         for name in own.namelist():
@@ -242,19 +265,25 @@ def _runs_of(hub: Hub, word: str) -> "tuple[Sequence[Run], Sequence[Run]]":
     """Return the drivers of a study, the newest first, and its trials. Raises BpError if there are none."""
     for name in (f"{hub.settings.person}-{word}", word):
         if drivers := tagged_runs(hub, search=name):
-            return drivers, sorted(tagged_runs(hub, study=name), key=lambda run: str(run["name"]))
+            return drivers, _trials_of(hub, name)
     raise BpError(f"no study is named {word}", "`bp runs --text search` lists the newest drivers", WRONG)
+
+
+def _trials_of(hub: Hub, name: str) -> Sequence[Run]:
+    """Return the trials of a study in their order."""
+    trials = [run for run in tagged_runs(hub, study=name) if is_trial(run, name)]
+    return sorted(trials, key=lambda run: str(run["name"]))
 
 
 def _stop(hub: Hub, word: str) -> int:
     """Stop the driver of a study, which stops its trials; without one, the trials."""
     (driver, *_), trials = _runs_of(hub, word)
+    # Colleagues can write names, and a shell gets them: what is no id is refused.
+    own = own_id(hub, driver)
     machine, study = (str(driver["tags"].get(f"bedplate.{name}", "")) for name in ("machine", "search"))
-    if driver["tags"].get("bedplate.owner") != hub.settings.person:
-        raise BpError(f"{driver['name']} is a run of another person", "ask them", WRONG)
     left = [run for run in trials if not has_run_ended(run)]
     if not has_run_ended(driver):
-        stop_agents(hub, driver["name"], [machine], is_now=False)
+        stop_agents(hub, own, [machine], is_now=False)
         left = [driver]
     else:
         for run in left:

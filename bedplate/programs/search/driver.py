@@ -37,14 +37,17 @@ class Driver:
         """Build Optuna's study by the record, and start what the record has, but maybe no machine."""
         self._runs = [*self._record.all()]
         self._optimizer = Optimizer(self._settings, self._name, len(self._runs))
-        values = self._record.values(self._runs)
+        values, refused = self._record.values(self._runs), set[int]()
         for number, run in enumerate(self._runs):
-            self._optimizer.add(params_of(run))
+            refused |= set() if self._optimizer.add(params_of(run)) else {number}
             # What a former driver has decided stays: only new values prune.
             self._take(number, run, values.get(run["run"], {}), is_new=False)
         self._failures.clear()
         self._say(self.progress)
-        self._launch([run for run in self._open.values() if _may_lack_start(run)])
+        unstarted = {number: run for number, run in self._open.items() if _may_lack_start(run)}
+        for number in refused & unstarted.keys():
+            self._record.end(unstarted.pop(number), "its parameters are not of this study: its record was changed")
+        self._launch([*unstarted.values()])
 
     def step(self) -> bool:
         """Look at all trials that go on, stop some, and start others; return whether the search goes on."""
@@ -52,10 +55,10 @@ class Driver:
         values = self._record.values([*newest.values()])
         for number, run in newest.items():
             self._take(number, run, values.get(run["run"], {}), is_new=True)
+        self._stop(self._reasons)
         self._check()
         new = list[Run]()
         while not self.cause and len(self._open) < self._parallel and (params := self._optimizer.ask()) is not None:
-        self._stop(self._reasons)
             run = self._record.create(len(self._runs), params)
             self._open[len(self._runs)] = run
             self._runs.append(run)

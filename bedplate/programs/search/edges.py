@@ -11,7 +11,7 @@ from ..bp import records
 from ..bp.hub import BpError
 from ..connection import PATIENCE, Connection
 from ..program import run as run_program
-from ..study import command_of
+from ..study import command_of, is_trial
 
 Run = Mapping[str, Any]
 Params = Mapping[str, str]
@@ -50,13 +50,16 @@ class StudyRecord:
 
     def all(self) -> Sequence[Run]:
         """Return all trials in their order."""
-        return sorted(records.tagged_runs(self._hub, study=self._name), key=lambda run: str(run["name"]))
+        runs = [run for run in records.tagged_runs(self._hub, study=self._name) if is_trial(run, self._name)]
+        return sorted(runs, key=lambda run: str(run["name"]))
 
     def look(self, known: Mapping[int, Run]) -> Mapping[int, Run]:
         """Return the newest records of these trials."""
         running = {run["run"]: run for run in records.tagged_runs(self._hub, is_running=True, study=self._name)}
         find = records.find_run
-        return {at: running.get(run["run"]) or find(self._hub, run["run"]) for at, run in known.items()}
+        newest = {at: running.get(run["run"]) or find(self._hub, run["run"]) for at, run in known.items()}
+        # By its name a trial is stopped, and colleagues can change that.
+        return {at: {**run, "name": known[at]["name"]} for at, run in newest.items()}
 
     def values(self, runs: Sequence[Run]) -> Mapping[str, Mapping[int, float]]:
         """Return the values of the metric by their step, the newest of each, for each run by its id."""

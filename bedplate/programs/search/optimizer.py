@@ -44,21 +44,25 @@ class Optimizer:
         self._trials, self._params = list[Trial | None](), list[Params]()
         self._again = list[Params]()
 
-    def add(self, params: Params) -> None:
-        """Add a trial of the record, which runs until `tell`. Colleagues can change records: a wrong one has failed."""
+    def add(self, params: Params) -> bool:
+        """Add a trial of the record, which runs until `tell`; return whether its parameters are of the study.
+
+        Colleagues can change records: a wrong one has failed.
+        """
         if params in self._again:
             self._again.remove(params)
         self._params.append(params)
         try:
-            values = {key: _typed(params[key], space) for key, space in self._space.items()}
+            values = {key: _typed(text, self._space[key]) for key, text in params.items()}
             trial = create_trial(state=TrialState.WAITING, params=values, distributions=self._space)
             trial.state, trial.datetime_start, trial.datetime_complete = TrialState.RUNNING, datetime.now(), None  # noqa: DTZ005  as Optuna
             self._study.add_trial(trial)
-        except (LookupError, ValueError):
+        except (LookupError, ValueError, OverflowError):
             self._study.add_trial(create_trial(state=TrialState.FAIL))
             self._trials.append(None)
         else:
             self._trials.append(Trial(self._study, len(self._trials)))
+        return self._trials[-1] is not None
 
     def ask(self) -> Params | None:
         """Add the next trial, and return its parameters; None if a grid has no more."""
@@ -84,7 +88,7 @@ class Optimizer:
 
     def tell(self, number: int, state: str, value: float) -> None:
         """Tell the end of a trial. The parameters of one that was stopped are asked again."""
-        if state == STOPPED:
+        if state == STOPPED and self._trials[number]:
             self._again.append(self._params[number])
         with suppress(ValueError):
             if self._trials[number]:
@@ -108,7 +112,11 @@ def _space(text: str) -> BaseDistribution:
 def _typed(text: str, space: BaseDistribution) -> Any:  # noqa: ANN401  of the kind of the parameter
     if isinstance(space, CategoricalDistribution):
         return text
-    return int(text) if isinstance(space, IntDistribution) else float(text)
+    value = int(text) if isinstance(space, IntDistribution) else float(text)
+    # The program gets the text, and Python reads more texts as numbers than `ask` writes.
+    if str(value) != text:
+        raise ValueError(text)
+    return value
 
 
 def _grid(spaces: Mapping[str, BaseDistribution]) -> Iterator[Params]:
