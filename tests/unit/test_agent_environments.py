@@ -261,6 +261,25 @@ def test_without_wheels_and_index_the_cause_says_so(machine: Machine) -> None:
     assert refused(machine, "alpha\n").startswith("the index of packages does not answer: ")
 
 
+@pytest.mark.parametrize("failures", [[404], [403]], ids=["no folder", "older hub"])
+def test_a_hub_that_has_no_wheels_leaves_the_index(failures: list[int], machine: Machine) -> None:
+    """An older hub refuses the folder."""
+    machine.hub.failures = failures
+
+    assert refused(machine, "alpha\n").startswith("the index of packages does not answer: ")
+
+
+def test_a_hub_that_restarts_is_waited_for(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is not asked in its place: it may have other versions. After a time the cause names the hub."""
+    machine.hub.failures = [503, 502, 503]
+    assert packages(machine.need("alpha\n")) == "1.0 2.0 own"
+
+    machine.hub.failures = [503] * 99
+    monkeypatch.setattr(environments, "_PATIENCE", 0.5)
+    with pytest.raises(BuildError, match="the list of the hub's wheels cannot be read: the hub does not serve"):
+        machine.need("beta\n")
+
+
 def test_a_full_disk_is_named(machine: Machine, tmp_path: Path) -> None:
     """The words of uv have it."""
     (tmp_path / "uv").write_text("#!/bin/sh\necho 'error: No space left on device (os error 28)' >&2; exit 2\n")

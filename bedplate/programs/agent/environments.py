@@ -43,9 +43,12 @@ _HASHED = re.compile(r"^([\w.-]+==[^\s;\\]+)[^\n]*?((?:\s+\\?\s*--hash=\S+)+)", 
 _NOTE = re.compile(r"\s*(?:Using |warning: |hint: |Resolved |Prepared )")
 _CAUSE = re.compile(r":?\s*(?:\b(?:error|cause|caused by): |[\u00d7\u2570]\W*)", re.IGNORECASE)
 _AWAY = re.compile("Request failed after|[Ff]ailed to fetch|dns error|[Cc]onnection refused|timed out|unreachable")
-# Seconds: from which an unused environment is removed, between signs of its use, for the list of wheels, and for uv.
-_OLD, _DAY, _PATIENCE, _LONGEST = 30 * 86_400, 86_400.0, 30.0, 7_200.0
+# Seconds: from which an unused environment is removed, and between signs of its use; for lists of the hub, which are
+# waited for as code is; for a wheel, for which uv asks again; and for uv.
+_OLD, _DAY, _PATIENCE, _PATIENCE_OF_UV, _LONGEST = 30 * 86_400, 86_400.0, 600.0, 30.0, 7_200.0
 _SHOWN, _PORTS = 700, 10_000
+# An older hub refuses a folder that it does not know.
+_NO_WHEELS = {HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN}
 
 
 def key_of(texts: Mapping[str, str]) -> str:
@@ -103,7 +106,7 @@ class _Wheel(SimpleHTTPRequestHandler):
         name = unquote(self.path[1:])
         try:
             if name in self._names and not (file := Path(self.directory, name)).exists():
-                self._hub.fetch(f"{WHEELS}/{quote(name)}", file, _PATIENCE)
+                self._hub.fetch(f"{WHEELS}/{quote(name)}", file, _PATIENCE_OF_UV)
         except HubError as error:
             self.send_error(HTTPStatus.BAD_GATEWAY, str(error))
             return None
@@ -118,12 +121,16 @@ def _places(hub: Connection, folder: Path) -> Iterator[Sequence[Sequence[str]]]:
     """Yield the options for each place of packages: the wheels of the hub alone if it has some, then the index, too.
 
     uv gets neither the hub's token nor its certificate: this process serves the wheels. A port that stays the same lets
-    uv keep what it has fetched.
+    uv keep what it has fetched. Raises BuildError if the list of wheels cannot be read: an index has other versions.
     """
+    names: Sequence[str] = ()
     try:
         names = [str(file["name"]) for file in hub.call(f"{PLACE}/{WHEELS}", patience=_PATIENCE)]
-    except (HubError, LookupError, TypeError):
-        names = []
+    except HubError as error:
+        if error.status not in _NO_WHEELS:
+            raise BuildError(f"the list of the hub's wheels cannot be read: {error}") from None
+    except (LookupError, TypeError):
+        pass
     if not names:
         yield [()]
         return
@@ -156,11 +163,7 @@ class Environments:
         Raises BuildError or OSError.
         """
         try:
-            texts = (
-                read_sources(code, source)
-                if source in FILES
-                else {LIST: self._hub.get(source, 20 * _PATIENCE).decode()}
-            )
+            texts = read_sources(code, source) if source in FILES else {LIST: self._hub.get(source, _PATIENCE).decode()}
         except HubError as error:
             raise BuildError(f"the list of packages cannot be read: {error}") from None
         key = key_of(texts)

@@ -44,11 +44,16 @@ def digest(content: bytes) -> str:
 
 
 class WheelHub(RunHub):
-    """A hub with a folder of wheels, as nginx lists it; without any it has no folder."""
+    """A hub with a folder of wheels, as nginx lists it; without any it has no folder. First it fails by `failures`."""
+
+    failures: Sequence[int] = ()
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
         """Answer as the hub does."""
         if path == f"{FILES}/wheels":
+            if self.failures:
+                status, *self.failures = self.failures
+                return status, {}, b"{}"
             names = [name.partition("/")[2] for name in self.files if name.startswith("wheels/")]
             answer = [{"name": name, "type": "file", "size": 1} for name in names]
             return (200, {}, json.dumps(answer).encode()) if names else (404, {}, b"{}")
