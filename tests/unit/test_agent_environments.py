@@ -161,10 +161,29 @@ def test_the_key_has_all_that_decides(tmp_path: Path) -> None:
     found = read_sources(tmp_path, "requirements.txt")
 
     assert [*found] == ["requirements.txt", "more/base.txt", "more/c.txt", "uv.toml"]
-    assert key_of(found) != key_of({**found, "more/c.txt": "numpy<2\n"})
-    assert key_of(found) == key_of(dict(reversed([*found.items()])))
+    key = key_of(found, {}, tmp_path)
+    assert key != key_of({**found, "more/c.txt": "numpy<2\n"}, {}, tmp_path)
+    assert key == key_of(dict(reversed([*found.items()])), {}, tmp_path)
     (tmp_path / "pyproject.toml").write_text("[[tool.uv.index]]\n")
     assert "pyproject.toml" in read_sources(tmp_path, "requirements.txt")
+
+
+def test_the_key_has_what_variables_of_uv_decide(tmp_path: Path) -> None:
+    """Also the files that they name; a password, or how uv fetches, decides nothing."""
+    file, plain = tmp_path / "c.txt", {"PATH": "/bin", "UV_INDEX_LAB_PASSWORD": "x", "UV_HTTP_TIMEOUT": "9"}
+    given = [
+        {},
+        {"UV_INDEX": "lab=https://x.example"},
+        {"UV_INDEX": "lab=https://y.example"},
+        {"UV_CONSTRAINT": "c.txt"},
+    ]
+    file.write_text("numpy<2\n")
+    keys = [key_of({}, {**plain, **variables}, tmp_path) for variables in given]
+    file.write_text("numpy<3\n")
+    keys.append(key_of({}, given[-1], tmp_path))
+
+    assert len({*keys}) == len(keys)
+    assert keys[0] == key_of({}, {}, tmp_path)
 
 
 def test_a_list_has_the_hashes_that_are_known() -> None:

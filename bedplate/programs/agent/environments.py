@@ -43,6 +43,8 @@ _HASHED = re.compile(r"^([\w.-]+==[^\s;\\]+)[^\n]*?((?:\s+\\?\s*--hash=\S+)+)", 
 _NOTE = re.compile(r"\s*(?:Using |warning: |hint: |Resolved |Prepared )")
 _CAUSE = re.compile(r":?\s*(?:\b(?:error|cause|caused by): |[\u00d7\u2570]\W*)", re.IGNORECASE)
 _AWAY = re.compile("Request failed after|[Ff]ailed to fetch|dns error|[Cc]onnection refused|timed out|unreachable")
+# Variables of uv with these words say how it fetches, or are secret; the others decide what it installs.
+_FETCHES = re.compile("PASSWORD|USERNAME|TOKEN|HTTP|CACHE")
 # Seconds: from which an unused environment is removed, and between signs of its use; for lists of the hub, which are
 # waited for as code is; for a wheel, for which uv asks again; and for uv.
 _OLD, _DAY, _PATIENCE, _PATIENCE_OF_UV, _LONGEST = 30 * 86_400, 86_400.0, 600.0, 30.0, 7_200.0
@@ -51,10 +53,14 @@ _SHOWN, _PORTS = 700, 10_000
 _NO_WHEELS = {HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN}
 
 
-def key_of(texts: Mapping[str, str]) -> str:
-    """Return what no other environment has: its sources, and Python, architecture and C library of this machine."""
+def key_of(texts: Mapping[str, str], variables: Mapping[str, str], code: Path) -> str:
+    """Return what no other environment has: its sources, settings of uv, and Python and C library of this machine."""
     python = os.path.realpath(sys.executable), platform.python_version(), platform.machine(), *platform.libc_ver()
-    return sha256(json.dumps([sorted(texts.items()), python]).encode()).hexdigest()[:32]
+    settings = sorted(item for item in variables.items() if item[0].startswith("UV_") and not _FETCHES.search(item[0]))
+    # UV_CONSTRAINT and others name files, whose content may differ in each run.
+    files = {code / word for _, value in settings for word in value.split() if os.path.isfile(code / word)}  # noqa: PTH113  a long word is no error
+    digests = sorted(sha256(file.read_bytes()).hexdigest() for file in files)
+    return sha256(json.dumps([sorted(texts.items()), settings, digests, python]).encode()).hexdigest()[:32]
 
 
 def with_hashes(frozen: str, known: str) -> str:
@@ -166,7 +172,7 @@ class Environments:
             texts = read_sources(code, source) if source in FILES else {LIST: self._hub.get(source, _PATIENCE).decode()}
         except HubError as error:
             raise BuildError(f"the list of packages cannot be read: {error}") from None
-        key = key_of(texts)
+        key = key_of(texts, variables, code)
         self._cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Of a locked folder systemd-tmpfiles removes nothing. File servers have no locks of folders.
         with suppress(OSError):
