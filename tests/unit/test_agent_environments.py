@@ -148,7 +148,7 @@ def test_other_requirements_are_for_uv(line: str, tmp_path: Path) -> None:
 def test_the_key_has_all_that_decides(tmp_path: Path) -> None:
     """Files that others name count, and settings of uv; those of other tools do not."""
     texts = {
-        "requirements.txt": "-r more/base.txt\n-c https://x.example/c.txt\n-r ../secret\n",
+        "requirements.txt": "-r more/base.txt\n-c https://x.example/c.txt\n-r more/../more/base.txt\n-r /x\n",
         "more/base.txt": "-c c.txt\nnumpy\n",
         "more/c.txt": "numpy<3\n",
         "pyproject.toml": "[tool.ruff]\n",
@@ -184,6 +184,16 @@ def test_the_key_has_what_variables_of_uv_decide(tmp_path: Path) -> None:
 
     assert len({*keys}) == len(keys)
     assert keys[0] == key_of({}, {}, tmp_path)
+
+
+def test_a_file_above_the_folder_is_refused(tmp_path: Path) -> None:
+    """It does not travel."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "requirements.txt").write_text("-r more/base.txt\n")
+    (tmp_path / "more/base.txt").write_text("-r ../../base.txt\n")
+
+    with pytest.raises(BuildError, match=r"\.\./base\.txt is above the folder of the code"):
+        read_sources(tmp_path, "requirements.txt")
 
 
 def test_a_list_has_the_hashes_that_are_known() -> None:

@@ -506,6 +506,25 @@ def test_an_environment_that_cannot_be_is_refused(
     assert laptop.bp("run", "-d", "--environment", "none", "--", "true").returncode == 0
 
 
+@pytest.mark.parametrize("file", ["requirements.txt", "more/base.txt"])
+def test_an_environment_of_a_file_that_stays_is_refused(file: str, laptop: Laptop, record: Record) -> None:
+    """The machine would lack what git ignores; `--include` sends it."""
+    Path("more").mkdir()
+    Path("more/base.txt").write_text("numpy\n")
+    Path("requirements.txt").write_text("-r ./more/base.txt\n")
+    Path(".gitignore").write_text(f"{file.partition('/')[0]}\n")
+    program(laptop, "")
+
+    done = laptop.bp("run", "-d", "--", "true")
+
+    assert done.returncode == 242
+    assert f"no environment: git ignores {file}, so it stays behind" in done.stderr
+    assert f"--include {file}" in done.stderr
+    assert not record.runs
+    assert laptop.bp("run", "-d", "--include", file, "--", "true").returncode == 0
+    assert given(laptop)["environment_file"] == "requirements.txt"
+
+
 @pytest.mark.parametrize("value", ["../x", "7/x/artifacts/environment.txt", "setup.py"])
 def test_a_record_with_another_environment_is_not_repeated(value: str, laptop: Laptop, record: Record) -> None:
     """Colleagues can change tags."""

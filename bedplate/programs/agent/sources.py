@@ -43,10 +43,13 @@ def read_sources(folder: Path, name: str) -> Mapping[str, str]:
     """Return the texts that decide what an environment has, by their names. Raises BuildError or OSError."""
     texts, left = dict[str, str](), [name, *((PROJECT,) if name == LOCK else ())]
     while left:
-        file = left.pop(0)
-        path = Path(os.path.normpath(folder / file))
-        if file in texts or folder not in path.parents:
+        file = os.path.normpath(left.pop(0))
+        path = folder / file
+        # The machine may have a file of an absolute path.
+        if file in texts or path == Path(file):
             continue
+        if file.startswith("../"):
+            raise BuildError(f"{file} is above the folder of the code, and stays behind")
         if not path.is_file():
             raise BuildError(f"the code has no {file}")
         texts[file] = text = _read(path)

@@ -1,9 +1,10 @@
 """The Python environment of a run: from which file of a folder, or from which other run, the agent builds it."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from ..agent.sources import FILES, LIST, BuildError, environment_file, read_sources
@@ -15,17 +16,26 @@ FORM = "none|[A-Za-z0-9_.-]{1,200}|"
 _SOURCE = re.compile(rf"{'|'.join(map(re.escape, FILES))}|[0-9]{{1,19}}/[0-9a-f]{{32}}/artifacts/{re.escape(LIST)}|")
 
 
-def choose_environment(hub: Hub, word: str, folder: Path) -> str:
-    """Return what the environment of a run of a folder is built from; empty without one. Raises BpError."""
+def choose_environment(hub: Hub, word: str, folder: Path, left_out: Sequence[str], include: Sequence[str]) -> str:
+    """Return what the environment of a run of a folder is built from; empty without one. Raises BpError.
+
+    `left_out` is what its snapshot has left out, and `include` what it has nevertheless.
+    """
     if word:
         return chosen_environment(hub, word)
     try:
         name = environment_file(folder)
-        if name:
-            read_sources(folder, name)
+        sources = read_sources(folder, name) if name else {}
     except (BuildError, OSError) as error:
         fix = "leave that out, as a run starts in its folder, or write --environment none"
         raise BpError(f"no environment: {error}", fix, WRONG) from None
+    # Folders that are left out end with a slash.
+    ignored = {part.rstrip("/") for part in left_out}
+    sent = {os.path.relpath(folder / word, folder) for word in include}
+    for file in sources:
+        if file not in sent and not ignored.isdisjoint({file, *map(str, PurePath(file).parents)}):
+            fix = f"add --include {file}, remove it from .gitignore, or write --environment none"
+            raise BpError(f"no environment: git ignores {file}, so it stays behind", fix, WRONG)
     return name
 
 

@@ -123,12 +123,14 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
         asked = pool.submit(hub.fleet)
         shadow = stack.enter_context(open_shadow(hub.folder, folder))
-        document["environment_file"] = choose_environment(hub, options.environment, folder)
-        code = start_code(hub, options, asked.result(), document, code_of(hub, shadow, options.include, stack))
-    if code == NO_CODE:
+        code, include = code_of(hub, shadow, options.include, stack), options.include
+        source = choose_environment(hub, options.environment, folder, code.snapshot.left_out, include)
+        document["environment_file"] = source
+        status = start_code(hub, options, asked.result(), document, code)
+    if status == NO_CODE:
         # The hub may have lost a pack that this laptop counts as sent.
         shadow.forget()
-    return code
+    return status
 
 
 def code_of(hub: Hub, shadow: Shadow, include: Sequence[str], stack: ExitStack) -> Code:

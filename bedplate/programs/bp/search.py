@@ -85,7 +85,9 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
             code, document["environment_file"] = _former_code(hub, name, drivers, trials)
         else:
             code = code_of(hub, stack.enter_context(open_shadow(hub.folder, Path.cwd())), trial.include, stack)
-            document["environment_file"] = choose_environment(hub, trial.environment, Path.cwd())
+            left_out, include = code.snapshot.left_out, trial.include
+            source = choose_environment(hub, trial.environment, Path.cwd(), left_out, include)
+            document["environment_file"] = source
         # The machine is paid for once, by the time of the driver.
         tags = {**run_tags(trial, place, document, code), "study": name, "owner": hub.settings.person, "price": 0}
         facts = {
