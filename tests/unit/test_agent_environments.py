@@ -1,5 +1,6 @@
 """Environments of runs: built by the real uv from wheels of a stand-in for the hub, with the index of packages away."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -336,6 +337,22 @@ def test_two_at_once_build_once(machine: Machine) -> None:
         found = {*pool.map(machine.provide, ["requirements.txt"] * 3)}
 
     assert len(found) == len(machine.said) == 1
+
+
+def test_only_builds_wait_for_each_other(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody holds up the others by a look at what is there, or by its marks of use."""
+
+    def check_lock(folder: Path) -> None:
+        with folder.with_suffix(".lock").open("w") as building:
+            fcntl.flock(building, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    monkeypatch.setattr(environments, "_touch", check_lock)
+    found = machine.need("beta\n")
+    monkeypatch.undo()
+
+    with ThreadPoolExecutor() as pool, found.with_suffix(".lock").open("w") as building:
+        fcntl.flock(building, fcntl.LOCK_EX)
+        assert pool.submit(machine.need, "beta\n").result(timeout=20) == found
 
 
 DAMAGES: Mapping[str, Callable[[Path], object]] = {

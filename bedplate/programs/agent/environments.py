@@ -177,32 +177,46 @@ class Environments:
         # Of a locked folder systemd-tmpfiles removes nothing. File servers have no locks of folders.
         with suppress(OSError):
             fcntl.flock(os.open(self._cache, os.O_RDONLY), fcntl.LOCK_SH)
-        with os.fdopen(self._open(key)) as building:
-            # Who waits here finds what the other one has built. uv has the lock, too: it may outlive a killed agent.
-            self._lock = building.fileno()
-            fcntl.flock(building, fcntl.LOCK_EX)
-            return next(filter(None, (self._hold(f"{key}.{number}", texts, code, variables) for number in count())))
+        # Many pods may share a cache: they look at what is there at the same time, and only builds wait for each other.
+        found = self._hold(key)
+        if not found:
+            with os.fdopen(self._open(key)) as building:
+                # uv has the lock, too: it may outlive a killed agent.
+                self._lock = building.fileno()
+                fcntl.flock(building, fcntl.LOCK_EX)
+                # Who has waited here finds what the other one has built.
+                found = self._hold(key) or next(
+                    filter(None, (self._make(f"{key}.{number}", texts, code, variables) for number in count()))
+                )
+        _touch(found)
+        return found
 
-    def _hold(self, name: str, texts: Mapping[str, str], code: Path, variables: Mapping[str, str]) -> "Path | None":
-        """Return an environment, built if it is not whole; None if that is in use, and so stays damaged."""
-        folder, used, is_building = self._cache / name, self._open(name), False
-        try:
+    def _hold(self, key: str) -> "Path | None":
+        """Return an environment that is whole, and hold it; None without one."""
+        for folder in sorted(self._cache.glob(f"{key}.*[0-9]")):
+            used = self._open(folder.name)
             fcntl.flock(used, fcntl.LOCK_SH)
-            if fault_of(folder):
-                fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                is_building = True
-                self._say(f"builds the environment of {next(iter(texts))}: minutes, if packages are large")
-                self._remove_old()
-                self._build(folder, texts, code, variables)
-                fcntl.flock(used, fcntl.LOCK_SH)
-            _touch(folder)
+            if not fault_of(folder):
+                return folder
+            os.close(used)
+        return None
+
+    def _make(self, name: str, texts: Mapping[str, str], code: Path, variables: Mapping[str, str]) -> "Path | None":
+        """Build an environment, and hold it; None if a damaged one of this name is in use, and so stays."""
+        folder, used = self._cache / name, self._open(name)
+        try:
+            fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(used)
             return None
+        try:
+            self._say(f"builds the environment of {next(iter(texts))}: minutes, if packages are large")
+            self._remove_old()
+            self._build(folder, texts, code, variables)
+            fcntl.flock(used, fcntl.LOCK_SH)
         except BaseException:
             # What is not complete needs no room on a full disk.
-            if is_building:
-                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             os.close(used)
             raise
         return folder
