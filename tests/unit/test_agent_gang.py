@@ -459,6 +459,29 @@ def test_a_pod_that_is_told_to_go_leaves_a_run_that_waits(hub: RunHub, tmp_path:
     assert hub.tags["cause"].startswith("stopped by SIGTERM, as at a shutdown: attempt 1 goes on from checkpoint ")
 
 
+@pytest.mark.parametrize(("seconds", "code", "statuses"), [("0.1", 203, ["FAILED"]), ("3600", 201, [])])
+def test_a_pod_that_was_not_ready_in_its_time_is_not_made_again(
+    seconds: str, code: int, statuses: list[str], hub: RunHub, tmp_path: Path
+) -> None:
+    """The next one would reach its deadline, too, such as with a slow build of its environment."""
+    run = AgentGang(hub, tmp_path, 1, ["true"]).nodes[0]
+    run.prepare()
+    run.before = f"""
+import time
+from pathlib import Path
+run.Run._fetch = lambda *_: (Path({str(tmp_path)!r}, "fetches").touch(), time.sleep(30))
+"""
+    run.environment |= {**pod_variables(run), "BEDPLATE_FOR": seconds}
+    process = run.agent("run", "--", "true")
+    wait_for((tmp_path / "fetches").exists)
+    time.sleep(0.2)
+
+    process.send_signal(signal.SIGTERM)
+
+    assert run.end_of(process) == code
+    assert hub.statuses == statuses
+
+
 def test_old_variables_of_an_image_are_named(hub: RunHub, tmp_path: Path) -> None:
     """In the record and in the log; those that the person gives are a choice, and the program has all of them."""
     old = {"FI_EFA_USE_DEVICE_RDMA": "1", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "eth7", "RDMAV_FORK_SAFE": ""}

@@ -110,6 +110,10 @@ class Run:
             is_over = not self._is_pod or bool(person)
             cause = f"stopped by {person}" if person else cause
             message = {"is_over": is_over, "code": NOTICED, "status": NOTICED, "cause": cause, "is_stopped": True}
+            if not is_over and time.monotonic() - self._start > self._seconds:
+                # The next pod would reach its deadline, too.
+                cause = "no start: code, environment or other nodes were not ready in the time of the run"
+                message = {"is_over": True, "code": NO_CODE, "status": NO_CODE, "cause": cause}
         except (HubError, OSError, ValueError, TypeError) as error:
             message = {"is_over": True, "code": NO_CODE, "status": NO_CODE, "cause": f"no start: {error}"}
         # While the record waits for the hub, the GPUs are for others.
