@@ -87,6 +87,7 @@ PERMITTED = {
     "bedplate/programs/study.py": REMOTE,
     "bedplate/programs/search/driver.py": REMOTE,
     "bedplate/programs/search/__main__.py": OWN,
+    "bedplate/programs/bp/search.py": OWN,
     "bedplate/programs/hub/sweep.py": OWN,
     "bedplate/programs/hub/messages.py": OWN,
     "bedplate/programs/bp/terminal.py": REMOTE,
