@@ -180,7 +180,7 @@ def test_a_stop_of_a_host_after_the_end_of_mpirun_is_no_cause(hub: RunHub, tmp_p
     gang.start()
     wait_for(lambda: gang.output(1))
     (tmp_path / "go").touch()
-    wait_for(lambda: not gang.program_of(0))
+    wait_for(lambda: "exit.0.0" in hub.tags)
 
     gang.processes[1].send_signal(signal.SIGTERM)
 
