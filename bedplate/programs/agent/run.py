@@ -105,15 +105,7 @@ class Run:
             self._command = (*command,)
             message = self._take_part(self._with_secrets(environment))
         except KeyboardInterrupt:
-            cause, _ = stop_of(self._folder)
-            person = self.stopped_by() if self._is_pod else ""
-            is_over = not self._is_pod or bool(person)
-            cause = f"stopped by {person}" if person else cause
-            message = {"is_over": is_over, "code": NOTICED, "status": NOTICED, "cause": cause, "is_stopped": True}
-            if not is_over and time.monotonic() - self._start > self._seconds:
-                # The next pod would reach its deadline, too.
-                cause = "no start: code, environment or other nodes were not ready in the time of the run"
-                message = {"is_over": True, "code": NO_CODE, "status": NO_CODE, "cause": cause}
+            message = self._end_of_interrupt()
         except (HubError, OSError, ValueError, TypeError) as error:
             message = {"is_over": True, "code": NO_CODE, "status": NO_CODE, "cause": f"no start: {error}"}
         # While the record waits for the hub, the GPUs are for others.
@@ -133,6 +125,19 @@ class Run:
             sys.stderr.write(f"the end of the run is not recorded: {error}\n")
         # A pod that ends by one of these is made again, also one with the code of a program that was killed.
         return 1 if self._is_pod and message["status"] in REPEATED else int(message["status"])
+
+    def _end_of_interrupt(self) -> Message:
+        """Return the end of a run that is told to end before it takes part. Its pods may be made again."""
+        person = self.stopped_by()
+        if self._is_pod and not person and time.monotonic() - self._start > self._seconds:
+            # The next pod would reach its deadline, too.
+            cause = "no start: code, environment or other nodes were not ready in the time of the run"
+            return {"is_over": True, "code": NO_CODE, "status": NO_CODE, "cause": cause}
+        cause, is_over = (
+            f"stopped by {person}" if person else stop_of(self._folder)[0],
+            not self._is_pod or bool(person),
+        )
+        return {"is_over": is_over, "code": NOTICED, "status": NOTICED, "cause": cause, "is_stopped": True}
 
     def _with_secrets(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         return {**environment, **read(self._beside / "secrets")}
