@@ -13,9 +13,8 @@ from .links import connect
 # (src/mca/plm/ssh/plm_ssh_component.c and src/runtime/prte_mca_params.c), of Hydra in MPICH (bsci_init.c.in and
 # get_parameters.c), and of Intel MPI ("Hydra Environment Variables" in its Developer Reference).
 _AGENT = "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"
-_SSH = "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP"
-# Else ranks on other nodes get the GPUs and the interface of node 0, and its secrets unencrypted.
-_OWN = "HYDRA_ENV"
+# HYDRA_ENV: else ranks on other nodes get the GPUs and the interface of node 0, and its secrets unencrypted.
+_FIXED = {"HYDRA_LAUNCHER": "ssh", "I_MPI_HYDRA_BOOTSTRAP": "ssh", "HYDRA_ENV": "none"}
 _HOSTS = {
     "{host} slots={slots}": ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"),
     "{host}:{slots}": ("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"),
@@ -34,7 +33,7 @@ def mpi_variables(folder: Path, hosts: Sequence[str], slots: int, first: tuple[s
     agent = folder / "mpi-agent"
     text = _PROGRAM.format(python=sys.executable, path=sys.path, package=__package__, first=first)
     write_text(agent, text, 0o700)
-    variables = {**dict.fromkeys(_AGENT, str(agent)), **dict.fromkeys(_SSH, "ssh"), _OWN: "none"}
+    variables = {**dict.fromkeys(_AGENT, str(agent)), **_FIXED}
     for number, (line, names) in enumerate(_HOSTS.items()):
         file = folder / f"mpi-hosts-{number}"
         write_text(file, "".join(f"{line}\n".format(host=host, slots=slots) for host in hosts))
