@@ -8,7 +8,7 @@ from subprocess import Popen
 
 import pytest
 
-from tests.nodes.test_run_gang import STEPS, TRAIN
+from tests.nodes.test_run_gang import STEPS, TRAIN, values_of
 from tests.testlab.fakes.laptop import FakeHub, Laptop
 from tests.testlab.kubernetes.gang_nodes import GROUP, PERSON, GangNodes, as_person, facts_of_group, gang_nodes, kill
 from tests.testlab.kubernetes.real_node import HOST
@@ -66,13 +66,6 @@ def _start(laptop: Laptop) -> Popen[str]:
     return process
 
 
-def _values(output: str) -> list[float]:
-    """Return the number of ranks, the last loss and the sum of the weights by the last line of a run."""
-    word, ranks, *values = output.splitlines()[-1].split()
-    assert word == "end", output
-    return [float(ranks), *map(float.fromhex, values)]
-
-
 @pytest.fixture(scope="module")
 def expected(laptop: Laptop) -> list[float]:
     """Return the end of an uninterrupted run."""
@@ -81,7 +74,7 @@ def expected(laptop: Laptop) -> list[float]:
         process = _start(laptop)
         output, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
-        return _values(output)
+        return values_of(output)
 
 
 def test_a_run_starts_on_two_kubelets(nodes: GangNodes, record: Record, expected: list[float]) -> None:
@@ -134,5 +127,5 @@ def test_a_run_that_is_killed_at_a_random_moment_ends_the_same(
         assert _LACKS in record.tags["cause"], errors
         return
     # DistributedDataParallel arranges its buckets anew after its first step, and so gloo adds in another order.
-    assert _values(output) == pytest.approx(expected, rel=1e-5)
+    assert values_of(output) == pytest.approx(expected, rel=1e-5)
     assert not is_killed or int(record.tags["attempt"]) >= 1

@@ -113,9 +113,14 @@ def _start(gangs: Gangs, *words: str) -> Popen[str]:
 
 
 def _end(process: Popen[str]) -> list[float]:
-    """Return the number of ranks, the last loss and the sum of the weights of a run that succeeds."""
+    """Return the values of a run that succeeds."""
     output, errors = process.communicate(timeout=180)
     assert process.returncode == 0, errors
+    return values_of(output)
+
+
+def values_of(output: str) -> list[float]:
+    """Return the number of ranks, the last loss and the sum of the weights by the last line of a run."""
     word, ranks, *values = output.splitlines()[-1].split()
     assert word == "end", output
     return [float(ranks), *map(float.fromhex, values)]

@@ -108,7 +108,7 @@ class Record(dict[str, Any]):
         super().__init__(hub.answers)
         self.hub, self.runs, self.packs, self.lost = hub, list[dict[str, Any]](), dict[str, bytes](), 0
         self.seconds_of_put = 0.0
-        # Processes of runs are found by the id, also those of other tests.
+        # A test finds processes by the id of a run, also in other tests.
         self.first = uuid4().hex[:24]
         hub.answers = self
         hub.answer(f"{API}experiments/get-by-name", {"experiment": {"experiment_id": "7"}})
