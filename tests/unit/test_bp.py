@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from email.message import Message
+from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -569,8 +571,8 @@ class Page(NamedTuple):
 class Browser:
     """A browser at the address that `bp ui` prints."""
 
-    def __init__(self, laptop: Laptop) -> None:
-        self.process = laptop.start("ui")
+    def __init__(self, laptop: Laptop, *words: str) -> None:
+        self.process = laptop.start(*(words or ("ui",)))
         assert self.process.stdout
         self.address = self.process.stdout.readline().strip()
         assert self.address, self.process.communicate()
@@ -601,6 +603,19 @@ def browser(laptop: Laptop, hub: FakeHub) -> Iterator[Browser]:
     browser.process.send_signal(signal.SIGINT)
     output, errors = browser.process.communicate(timeout=20)
     assert (browser.process.returncode, output, errors.count("\n")) == (0, "", 1), errors
+
+
+def test_a_comparison_opens_the_page_of_mlflow(laptop: Laptop) -> None:
+    """The login leads to it, with the ids of the runs and of their experiment."""
+    browser = Browser(laptop, "compare", "ada-1127-brave-otter", RUN_ID, "--page")
+    address = re.search('url=([^"]+)"', browser.ask(browser.login).body.decode())
+    browser.process.send_signal(signal.SIGINT)
+    _, errors = browser.process.communicate(timeout=20)
+
+    assert browser.process.returncode == 0, errors
+    path, _, query = unescape(address[1] if address else "").partition("?")
+    assert path == "/#/compare-runs"
+    assert {name: json.loads(value) for name, value in parse_qsl(query)} == {"runs": [RUN_ID] * 2, "experiments": [""]}
 
 
 def test_the_pages_are_shown_with_the_token(browser: Browser, hub: FakeHub) -> None:

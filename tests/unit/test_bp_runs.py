@@ -1,5 +1,6 @@
 """What people do with their runs: one file, a fake ssh with an agent, and a stand-in for the hub with records."""
 
+import csv
 import json
 import os
 import pty
@@ -231,6 +232,21 @@ def test_runs_are_compared_side_by_side(laptop: Laptop, record: Record) -> None:
     ]
     document = json.loads(laptop.bp("compare", *names[:2], "--json").stdout)
     assert document == {"run": names[:2], "parameter lr": ["0.1", "0.2"], "metric loss": [0.5, 0.25]}
+
+
+def test_a_comparison_is_written_as_csv(laptop: Laptop, record: Record) -> None:
+    """A line for each run, which programs for tables read; a missing value is empty, and no value ends its line."""
+    names = two_runs(laptop, record)
+    record.runs[0]["data"]["metrics"] = [{"key": 'a "loss", x', "value": 0.5}]
+    record.runs[1]["data"]["tags"].append({"key": "bedplate.command", "value": "echo 'a\nb', c"})
+
+    done = laptop.bp("compare", *names, "--csv")
+
+    assert done.returncode == 0, done.stderr
+    first, second = csv.DictReader(done.stdout.splitlines())
+    assert (first["run"], first["parameter lr"], first['metric a "loss", x']) == (names[0], "0.1", "0.5")
+    assert (second["run"], second['metric a "loss", x'], second["command"]) == (names[1], "", "echo 'a?b', c")
+    assert laptop.bp("compare", *names, "--csv", "--json").returncode == 2
 
 
 def test_own_runs_are_archived_together(laptop: Laptop, record: Record) -> None:

@@ -4,10 +4,11 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from . import records
 from .hub import MISSING, PARTLY, BpError, Hub, PrintedError, answer_lines, load_settings, printable
@@ -28,6 +29,7 @@ _REPEATED = [
     "--scratch-ok",
 ]
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
+_JSON = "one JSON document, for programs"
 
 
 def main(words: Sequence[str], program: Path) -> int:
@@ -63,26 +65,20 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     run.usage = "bp run [options] -- COMMAND ..., such as `bp run -- python train.py`"
     runs = commands.add_parser("runs", help="list the newest runs", allow_abbrev=False)
     runs.add_argument("--owner", metavar="NAME", default="", help="of this person; default: yours")
-    runs.add_argument("--all", action="store_true", help="of everyone")
     runs.add_argument("--state", choices=records.STATES, default="", help="in this state")
     runs.add_argument("--group", metavar="G", default="", help="of this group")
     runs.add_argument("--text", metavar="TEXT", default="", help="with this in name, command or cause")
-    runs.add_argument("--archived", action="store_true", help="also those that were archived")
     archive = runs.add_subparsers(metavar="archive").add_parser("archive", help="leave runs of yours out of the list")
     archive.set_defaults(command="archive")
     archive.add_argument("run", metavar="RUN", nargs="+", help="its name or id")
     show = commands.add_parser("show", help="show a run", allow_abbrev=False)
     logs = commands.add_parser("logs", help="print the output of a run", allow_abbrev=False)
-    logs.add_argument("-f", action="store_true", help="go on until the run ends")
     logs.add_argument("--rank", type=int, metavar="R", default=0, help="of several GPUs; default: 0")
     logs.add_argument("--attempt", type=int, metavar="A", help="default: the last one")
     stop = commands.add_parser("stop", help="stop a run of yours", allow_abbrev=False)
-    stop.add_argument("--now", action="store_true", help="without time for its program to end")
     again = commands.add_parser("again", help="start a run as another was started", allow_abbrev=False)
-    again.add_argument("--failed", action="store_true", help="of an array, elements that failed or never ran")
     attach = commands.add_parser("attach", help="run a shell beside your run", allow_abbrev=False)
     attach.usage = "bp attach RUN [--stack | -- COMMAND ...]"
-    attach.add_argument("--stack", action="store_true", help="show where its Python processes are now, by py-spy")
     code = commands.add_parser("code", help="write the code of a run to a new folder", allow_abbrev=False)
     diff = commands.add_parser("diff", help="show what differs between two runs", allow_abbrev=False)
     compare = commands.add_parser("compare", help="show parameters that differ, and last metrics", allow_abbrev=False)
@@ -98,13 +94,24 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
     gpus = commands.add_parser("gpus", help="show who has, uses and waits for GPUs", allow_abbrev=False)
     queue = commands.add_parser("queue", help="show which runs wait in the cluster, and why", allow_abbrev=False)
-    queue.add_argument("--all", action="store_true", help="of everyone")
     search = commands.add_parser("search", help="search for parameters of runs, with early stops", allow_abbrev=False)
     secret = commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False)
     for command in (runs, queue):
         command.add_argument("-n", type=_count, metavar="N", default=20, help="how many; default: 20")
-    for command in (runs, show, doctor, gpus, queue, compare, files, search):
-        command.add_argument("--json", action="store_true", help="one JSON document, for programs")
+    output = compare.add_mutually_exclusive_group()
+    for owner, name, text in (
+        (runs, "--all", "of everyone"),
+        (runs, "--archived", "also those that were archived"),
+        (queue, "--all", "of everyone"),
+        (logs, "-f", "go on until the run ends"),
+        (stop, "--now", "without time for its program to end"),
+        (again, "--failed", "of an array, elements that failed or never ran"),
+        (attach, "--stack", "show where its Python processes are now, by py-spy"),
+        (output, "--csv", "a line for each run, for other programs"),
+        (output, "--page", "show MLflow's page of these runs, as `bp ui`"),
+        *((part, "--json", _JSON) for part in (runs, show, doctor, gpus, queue, output, files, search)),
+    ):
+        owner.add_argument(name, action="store_true", help=text)
     _add_options(words[0] if words else "", run, again, gpus, secret, search)
     options, unknown = parser.parse_known_args(words)
     if unknown:
@@ -152,6 +159,8 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         return act(hub, options, command)
     if options.command == "ui":
         return _serve(hub)
+    if options.command == "compare" and options.page:
+        return _serve(hub, records.comparison_page(_compared(hub, options)))
     if options.command == "search" and options.verb not in {"show", "best"}:
         from .search import act_on_search  # noqa: PLC0415  as above
 
@@ -194,8 +203,8 @@ def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[st
         document = run = records.find_run(hub, options.run)
         lines = records.show_lines(run, hub.now)
     elif options.command == "compare":
-        document = rows = records.comparison([records.find_run(hub, word) for word in (options.run, *options.other)])
-        lines = records.comparison_lines(rows)
+        document = rows = records.comparison(_compared(hub, options))
+        lines = records.comparison_csv(rows) if options.csv else records.comparison_lines(rows)
     elif options.command == "files":
         document = files = records.output_files(hub, records.find_run(hub, options.run))
         lines = records.file_lines(files)
@@ -206,11 +215,15 @@ def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[st
     return document, lines, status
 
 
-def _serve(hub: Hub) -> int:
+def _compared(hub: Hub, options: argparse.Namespace) -> "Sequence[Mapping[str, Any]]":
+    return [records.find_run(hub, word) for word in (options.run, *options.other)]
+
+
+def _serve(hub: Hub, page: str = "/") -> int:
     hub.token()
     from .proxy import Proxy  # noqa: PLC0415  as above
 
-    with Proxy(hub) as proxy:
+    with Proxy(hub, page) as proxy:
         _print([proxy.address])
         sys.stderr.write("Open this address in your browser, once. Ctrl-C ends the proxy.\n")
         with suppress(KeyboardInterrupt):

@@ -7,6 +7,7 @@ import select
 import ssl
 import sys
 from contextlib import suppress
+from html import escape
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 
@@ -25,19 +26,19 @@ _DROPPED = frozenset(
     )
 )
 # From a page of this address on, browsers send a cookie that is for this address only.
-_LOGGED_IN = '<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url=/">'
+_LOGGED_IN = '<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={}">'
 
 
 class Proxy(ThreadingTCPServer):
-    """The proxy on a free port. `address` has a secret that one browser can use once."""
+    """The proxy on a free port. `address` has a secret that one browser can use once, and leads to a path."""
 
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, path: str = "/") -> None:
         super().__init__(("127.0.0.1", 0), _Requests)
         port, secret = self.server_address[1], secrets.token_urlsafe(32)
-        self.hub, self.host, self.secrets = hub, f"127.0.0.1:{port}", [secret]
+        self.hub, self.host, self.secrets, self.path = hub, f"127.0.0.1:{port}", [secret], path
         # By port: browsers send the cookies of all ports.
         self.cookie = f"bp-{port}={secrets.token_urlsafe(32)}"
         self.address = f"http://{self.host}{_LOGIN}{secret}"
@@ -77,7 +78,8 @@ class _Requests(BaseHTTPRequestHandler):
         with suppress(IndexError):
             # pop() gives the secret to one of two requests at the same time.
             if _is_equal(text, self.server.secrets[0]) and self.server.secrets.pop():
-                self._respond(200, _LOGGED_IN, f"{self.server.cookie}; HttpOnly; SameSite=Strict; Path=/")
+                page, cookie = _LOGGED_IN.format(escape(self.server.path)), self.server.cookie
+                self._respond(200, page, f"{cookie}; HttpOnly; SameSite=Strict; Path=/")
                 return
         self._respond(403, "this address was used, or is not complete: run `bp ui` again")
 

@@ -1,5 +1,7 @@
 """The records of runs, as MLflow has them: the newest of a person or of all, and one with all that is known."""
 
+import csv
+import json
 import re
 import secrets
 import time
@@ -9,13 +11,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from http import HTTPStatus
+from io import StringIO
 from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
 from ..connection import Connection
 from ..elements import progress
-from .hub import HELD, WRONG, BpError, Hub
+from .hub import HELD, WRONG, BpError, Hub, printable
 
 _API, _EXPERIMENT, _TAG = "/api/2.0/mlflow/", "jobs", "bedplate."
 _MLFLOW_ID, _NAME = re.compile("[0-9a-f]{32}"), re.compile("[A-Za-z0-9_.-]{1,200}")
@@ -153,7 +156,7 @@ def end_run(hub: Connection, run: str, cause: str, status: str = "FAILED") -> No
 
 
 @_answers_of_mlflow()
-def stored_names(hub: Hub, run: str, folder: str) -> "Mapping[str, int | None]":
+def stored_names(hub: Connection, run: str, folder: str) -> "Mapping[str, int | None]":
     """Return the names in a folder of a run's files, in their order, with their bytes. Raises BpError."""
     query = urlencode({"run_id": run, "path": folder})
     files = hub.call(f"{_API}artifacts/list?{query}").get("files", ())
@@ -163,7 +166,7 @@ def stored_names(hub: Hub, run: str, folder: str) -> "Mapping[str, int | None]":
     return {name: None if sizes[name].get("is_dir") else int(sizes[name].get("file_size", 0)) for name in sorted(sizes)}
 
 
-def output_files(hub: Hub, run: Mapping[str, Any], folder: str = "") -> Mapping[str, int]:
+def output_files(hub: Connection, run: Mapping[str, Any], folder: str = "") -> Mapping[str, int]:
     """Return the files that a run has left, by their path in its output, with their bytes. Raises BpError."""
     files: dict[str, int] = {}
     for name, size in stored_names(hub, run["run"], OUTPUT + folder).items():
@@ -272,6 +275,20 @@ def comparison_lines(rows: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     """Yield a table with a column for each run."""
     texts = {name: ["-" if value is None else str(value)[:_WIDTH] for value in values] for name, values in rows.items()}
     return table([[name, *values] for name, values in texts.items()])
+
+
+def comparison_csv(rows: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yield a comparison as CSV, with a line for each run, as programs for tables read it."""
+    text = StringIO()
+    cells = ([name, *("" if value is None else value for value in values)] for name, values in rows.items())
+    csv.writer(text).writerows(zip(*([printable(str(cell)) for cell in column] for column in cells)))
+    return iter(text.getvalue().splitlines())
+
+
+def comparison_page(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the path of MLflow's page that compares runs."""
+    ids = {"runs": [run["run"] for run in runs], "experiments": sorted({run["experiment"] for run in runs})}
+    return f"/#/compare-runs?{urlencode({name: json.dumps(values) for name, values in ids.items()})}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
