@@ -420,6 +420,28 @@ def test_files_that_a_program_leaves_are_kept(hub: RunHub, tmp_path: Path) -> No
     assert "output" not in hub.tags
 
 
+def test_event_files_of_tensorboard_are_on_the_hub_before_the_end(hub: RunHub, tmp_path: Path) -> None:
+    """Each as it grows, but for what is too large; other files, links and pipes travel at the end, or never."""
+    script = """cd "$BEDPLATE_OUTPUT"; mkdir a; n=events.out.tfevents.1; mkfifo $n.pipe; ln -s /etc/passwd $n.link
+    echo one >a/$n; echo x >model; head -c 200 /dev/zero >$n.large
+    until [ -e ../sent ]; do sleep 0.05; done; echo two >>a/$n; until [ -e ../go ]; do sleep 0.05; done"""
+    run = shell(hub, tmp_path, script)
+    run.pauses = {"_UPLOAD": 0.1, "_EVENTS": 0.1, "_EVENTS_AT_ONCE": 100}
+    name = f"{ARTIFACTS}/output/a/events.out.tfevents.1"
+    process = run.start()
+    wait_for(lambda: hub.files.get(name) == b"one\n")
+    (run.folder / "sent").touch()
+    wait_for(lambda: hub.files[name] == b"one\ntwo\n")
+    before = {path for path in hub.files if "/output/" in path}
+    (run.folder / "go").touch()
+
+    assert run.end_of(process) == 0
+    assert before == {name}
+    assert {path.rpartition("/")[2] for path in hub.files if "/output/" in path} == {
+        *("events.out.tfevents.1", "events.out.tfevents.1.large", "model")
+    }
+
+
 @pytest.mark.parametrize(
     ("script", "kept"),
     [

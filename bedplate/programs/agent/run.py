@@ -43,6 +43,8 @@ _PORT = 29_399
 # note before an attempt, before agents leave that are made again, and between looks for a pack.
 _PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 10.0, 5.0
 _NOTE, _LEAVE, _LOOK = 2.0, 10.0, 0.1
+# What event files of TensorBoard have in their names, seconds between two looks for them, and bytes that travel then.
+_EVENT_FILE, _EVENTS, _EVENTS_AT_ONCE = "tfevents", 60.0, 32 << 20
 # Seconds from which the hub hears of an idle program.
 _IDLE = 600.0
 # MLflow takes so many tags in one request. Once, a hub may refuse by mistake.
@@ -86,7 +88,7 @@ class Run:
             self._tags.update(fabric_note(os.environ, self._told["ENV"].split()))
         self._pending, self._noting = dict(self._tags), Lock()
         self._reporting, self._command = Thread(target=self._report, daemon=True), tuple[str, ...]()
-        self._environment = ""
+        self._environment, self._events, self._left = "", dict[str, int](), 0
         # Those that it has while it takes part.
         self._member: Any = None
         self._coordinator: Any = None
@@ -378,12 +380,16 @@ class Run:
 
         If the hub refuses that twice, the person may not run it any more.
         """
-        due, is_refused, was_away = 0.0, False, False
+        due, is_refused, was_away, events = 0.0, False, False, 0.0
         while not self._over.is_set():
             if due:
                 self._wake.wait(_UPLOAD)
             self._wake.clear()
             self._put_logs(0, due)
+            if time.monotonic() >= events:
+                self._left = _EVENTS_AT_ONCE
+                self._put_output(self._put_events)
+                events = time.monotonic() + _EVENTS
             is_late = is_refused or was_away or self._node or not self._pending
             if (time.monotonic() < due and is_late) or self._over.is_set():
                 continue
@@ -443,9 +449,9 @@ class Run:
         with suppress(HubError):
             self._send_pending({} if self._node else {"state": "queued", "cause": cause}, _LEAVE)
 
-    def _put_output(self, patience: float) -> None:
-        """Give the hub the files that the program has left for it; a tag says what it refuses."""
-        left = [self._folder / "output", self._folder / LIST]
+    def _put_output(self, put: Callable[[str, Path], object]) -> str:
+        """Put each file that the program has left for the hub to its place there; return why one is not there."""
+        left, refused = [self._folder / "output", self._folder / LIST], ""
         # Folders may be deeper than the calls of Python.
         while left:
             path = left.pop()
@@ -454,9 +460,19 @@ class Run:
                 if path.is_dir() and not path.is_symlink():
                     left += sorted(path.iterdir(), reverse=True)
                 elif path.is_file() and not path.is_symlink():
-                    self._hub.send(f"{self._told['ARTIFACTS']}/{name}", path, patience)
+                    put(f"{self._told['ARTIFACTS']}/{name}", path)
             except (HubError, OSError) as error:
-                self._tags["output"] = f"not all files are kept, such as {name}: {error}"
+                refused = f"not all files are kept, such as {name}: {error}"
+        return refused
+
+    def _put_events(self, name: str, path: Path) -> None:
+        """Give the hub an event file of TensorBoard that has grown: boards elsewhere read it before the end."""
+        size = path.stat().st_size if _EVENT_FILE in path.name else 0
+        # A file travels whole, and a few of them must not hold up the reports.
+        if size > self._events.get(name, 0) and size <= self._left:
+            self._left -= size
+            self._hub.put(name, path.read_bytes(), 0)
+            self._events[name] = size
 
     def _set_tags(self, tags: Mapping[str, str], patience: float, run: str = "") -> None:
         # A database refuses text that is not UTF-8. Names of checkpoints may be such.
@@ -471,7 +487,8 @@ class Run:
         if (self._folder / RECORDED).exists():
             return
         self._put_logs(patience)
-        self._put_output(patience)
+        if refused := self._put_output(lambda name, path: self._hub.send(name, path, patience)):
+            self._tags["output"] = refused
         tags = {**self._tags, **end["tags"]}
         if self._node:
             self._set_last_tags(tags, patience)
