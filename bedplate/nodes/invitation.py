@@ -23,6 +23,7 @@ from bedplate.plan.published import fleet_document
 
 _README, _README_OF_BP = (Path(__file__).with_name(f"{name}.txt") for name in ("invitation", "invitation-bp"))
 _BEDPLATE = Path(__file__).parents[1]
+_EXAMPLES = _BEDPLATE.with_name("examples")
 # Also the agent, which bp gives to pods.
 _BP = (
     "programs/__init__.py",
@@ -85,6 +86,8 @@ def invitation_files(invitation: Invitation) -> Mapping[str, str | bytes]:
     for hub in hubs:
         files["bp"], files["bp.json"] = bp_program(), _bp_settings(invitation, hub)
         files["bp.config"] = ssh_config([NodeLocation(hub)], keys_file, login) + USER_CONFIG
+        programs = sorted(path for path in _EXAMPLES.glob("*/*") if path.is_file())
+        files.update({f"examples/{path.relative_to(_EXAMPLES)}": path.read_text("utf-8") for path in programs})
     return {str(folder / name): content for name, content in files.items()}
 
 
@@ -111,7 +114,7 @@ def pack(files: Mapping[str, str | bytes]) -> bytes:
     """Return a ZIP archive of texts, programs and their folders, which only their owner can use when unpacked."""
     buffer = BytesIO()
     with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
-        for folder in sorted({str(PurePosixPath(path).parent) for path in files}):
+        for folder in sorted({f"{folder}" for path in files for folder in PurePosixPath(path).parents if folder.name}):
             archive.writestr(_entry(f"{folder}/", 0o40700), b"")
         for path, content in sorted(files.items()):
             archive.writestr(_entry(path, 0o100700 if isinstance(content, bytes) else 0o100600), content)

@@ -23,6 +23,7 @@ _SHARED_NODES = {
     "test_person": "gateways",
     "test_hub_chain": "hub",
     "test_hub_faults": "hub",
+    "test_experiments": "runs",
     "test_run_whole": "runs",
     "test_run_whole_kills": "runs",
 }

@@ -1,22 +1,23 @@
 """`bp run --nodes 2` with PyTorch over two booted machines of a group: ssh, agents, leases and packet filters."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import Popen
 
 import pytest
 
-from tests.testlab.fakes.laptop import FakeHub
+from tests.testlab.fakes.laptop import HOST, FakeHub
 from tests.testlab.machines.gang_lab import GROUP, MACHINES, Gangs, gang_lab, laptop_of, listener_of, person
 from tests.testlab.machines.layers import with_pytorch
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.network.netlab import until
-from tests.unit.test_bp_run import FLEET, RUN_TOKEN, Record
+from tests.unit.test_bp_run import API, FLEET, RUN_TOKEN, Record
 from tests.unit.test_bp_run import MACHINES as FACTS
 
 pytestmark = pytest.mark.nightly
 
-STEPS = 40
+ROOT, STEPS = Path(__file__).parents[2], 40
 # DistributedDataParallel rebuilds its buckets after its first step, so with more than two ranks gloo adds in another
 # order in the first step after a restart; with find_unused_parameters it keeps them, and the end is equal bit by bit.
 TRAIN = f"""
@@ -79,6 +80,7 @@ def record(node_lab: NodeLab, machines: list[Node], tmp_path_factory: pytest.Tem
         fleet = {**FLEET, "machines": of_machines, "groups": groups, "checkpoints": {"": "/home"}}
         hub.answer("/fleet.json", fleet)
         hub.answer("/bedplate/end", {})
+        hub.answer(f"{API}runs/log-metric", {})
         hub.tokens.add(RUN_TOKEN)
         yield record
 
@@ -89,6 +91,9 @@ def gangs(node_lab: NodeLab, machines: list[Node], record: Record) -> Iterator[G
     with laptop_of(node_lab, record.hub, RUN_TOKEN) as laptop:
         work = laptop.archive.parent / "work"
         (work / "train.py").write_text(TRAIN)
+        for node in machines:
+            node.run(f"echo {node_lab.workstation.address} {HOST} >>/etc/hosts")
+        (work / "ddp.py").write_text((ROOT / "examples/ddp/train.py").read_text())
         yield Gangs(machines, laptop, person())
 
 
@@ -190,12 +195,43 @@ def test_a_stop_ends_the_run_on_both_machines(gangs: Gangs, record: Record) -> N
     assert (process.returncode, record.tags["cause"]) == (201, f"stopped by {gangs.person.name}")
 
 
-def test_the_same_program_runs_on_one_machine(gangs: Gangs, record: Record) -> None:
-    """With `--nodes 1`, or without it; the other machine has nothing to do."""
-    done = gangs.laptop.bp("run", "--nodes", "1", "--gpus", "2", "-y", "--", "python3", "train.py")
+def _epochs(lines: list[str]) -> list[tuple[int, int]]:
+    """Return each epoch of the example, with how many processes it had."""
+    found = (re.match(r"epoch (\d+) of \d+, (\d+) processes", line) for line in lines)
+    return [(int(match[1]), int(match[2])) for match in found if match]
 
-    assert (done.returncode, done.stdout.splitlines()[-1].split()[:2]) == (0, ["end", "2"]), done.stderr
-    assert record.tags["machine"] in MACHINES
+
+def test_use_of_several_gpus_by_one_number(gangs: Gangs, record: Record) -> None:
+    """The shipped example has a process a GPU, on one machine or two; it learns the same. The other machine is idle."""
+    for words, processes in ((["--gpus", "1"], 1), (["--gpus", "2"], 2), (["--nodes", "2", "--gpus", "2"], 4)):
+        done = gangs.laptop.bp("run", *words, "-y", "--", "python3", "ddp.py", "--epochs", "4")
+
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert _epochs(lines) == [(epoch, processes) for epoch in range(4)], done.stdout
+        assert float(lines[-1].split()[-1]) > 0.6, done.stdout
+        assert len({name for name in record.tags if name.startswith("node.")}) == max(processes // 2, 1)
+
+
+def test_restart_from_the_last_checkpoint(gangs: Gangs, record: Record) -> None:
+    """Each epoch of the shipped example is there once, but for the one that was interrupted; the end is the same."""
+    words = ("run", "--nodes", "2", "--gpus", "2", "-y", "--", "python3", "ddp.py", "--epochs", "6", "--pause")
+    whole, _ = gangs.laptop.start(*words, "0").communicate(timeout=180)
+    process = gangs.laptop.start(*words, "0.5")
+    lines = list[str]()
+    while len(_epochs(lines)) < 3:
+        assert process.stdout
+        lines.append(process.stdout.readline())
+        assert lines[-1], process.communicate(timeout=10)
+
+    gangs.nodes[1].run(f"pkill --signal KILL --newest --uid {gangs.person.uid} --full 'python3 ddp.py'")
+
+    output, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors
+    epochs = [epoch for epoch, _ in _epochs(lines + output.splitlines())]
+    assert (sorted({*epochs}), len(epochs) <= 7) == ([*range(6)], True), epochs
+    assert output.splitlines()[-1] == whole.splitlines()[-1]
+    assert "goes on from checkpoint 0000" in record.tags["restart.1"]
 
 
 def _wait_for_checkpoint(record: Record) -> None:

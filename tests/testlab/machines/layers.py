@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -154,6 +155,22 @@ def with_pytorch() -> tuple[Path, ...]:
     """Return the layers of a node that also has PyTorch of Debian, which are many packages."""
     below, packages = baked(), ("python3-torch", "python3-numpy")
     return (cached_layer("pytorch", repr((below, packages)), lambda root: _bake(root, below, packages, ())), *below)
+
+
+def index_wheels(*locks: Path) -> bytes:
+    """Return an archive of the wheels of locked requirements for the nodes' Python, from this machine's index."""
+    recipe = repr(sorted(lock.read_text() for lock in locks))
+    return (cached_layer("wheels", recipe, lambda root: _download(root, locks)) / "wheels.tar").read_bytes()
+
+
+def _download(root: Path, locks: Sequence[Path]) -> None:
+    python = ("--python-version", "3.11", "--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_x86_64")
+    pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", *python)
+    # Settings of pip are those of this machine; its proxy is not that of a test run.
+    own = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    for lock in locks:
+        call(*pip, "--dest", f"{root}/wheels", "--requirement", str(lock), seconds=_PATIENCE, env=own)
+    call("tar", "--create", f"--directory={root}/wheels", f"--file={root}/wheels.tar", ".")
 
 
 def cached_layer(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
