@@ -148,7 +148,10 @@ def test_the_archive_of_a_fleet_with_a_hub_has_bp(fleet: Path, hub: HubMachine, 
     assert {"user grace", f"hostname {facts['address']}", "stricthostkeychecking true"} <= {*settings}
     assert f"hub.{HOME}.lab.internal," in (folder / "known_hosts").read_text()
     assert "~/.ssh/lab/bp doctor" in (folder / "README.txt").read_text()
-    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}["bp"] == 0o700
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert (modes["bp"], modes["examples"]) == (0o700, 0o700)
+    example = "examples/ddp/train.py"
+    assert (folder / example).read_text() == (Path(__file__).parents[2] / example).read_text()
 
 
 @pytest.mark.parametrize(
