@@ -35,16 +35,16 @@ def spirals(count: int, source: random.Random) -> list[tuple[list[float], float]
     """Return points of two spirals, each with its label."""
     points = []
     for _ in range(count):
-        label, turn = source.choice((-1.0, 1.0)), source.random() * 1.2 * math.pi + 0.4
+        label, turn = source.choice((-1.0, 1.0)), source.random() * 3 * math.pi + 0.4
         x, y = label * turn * math.cos(turn) / 4, label * turn * math.sin(turn) / 4
         points.append(([x + source.gauss(0, 0.03), y + source.gauss(0, 0.03), 1.0], label))
     return points
 
 
-def train(rate: float, width: int, momentum: float, epochs: int):  # noqa: ANN201  a generator of floats
-    """Yield the accuracy after each epoch."""
+def train(rate: float, width: int, momentum: float, epochs: int, points: int):  # noqa: ANN201  a generator of floats
+    """Yield the accuracy after each epoch, which learns from each of the points."""
     source = random.Random(7)
-    data, unseen = spirals(150, source), spirals(300, source)
+    data, unseen = spirals(points, source), spirals(300, source)
     inner = [[source.gauss(0, 1.5) for _ in range(3)] for _ in range(width)]
     outer = [source.gauss(0, 0.5) for _ in range(width)]
     speeds = [[0.0] * 4 for _ in range(width)]
@@ -73,11 +73,13 @@ def main() -> None:
     """Train with the options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rate", type=float, required=True)
-    parser.add_argument("--width", type=int, default=8)
+    parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--epochs", type=int, default=27)
+    parser.add_argument("--points", type=int, default=3000)
     options = parser.parse_args()
-    for epoch, accuracy in enumerate(train(options.rate, options.width, options.momentum, options.epochs), 1):
+    curve = train(options.rate, options.width, options.momentum, options.epochs, options.points)
+    for epoch, accuracy in enumerate(curve, 1):
         print(f"epoch {epoch} accuracy {accuracy:.4f}", flush=True)
         if "MLFLOW_RUN_ID" in os.environ:
             log_metric("accuracy", accuracy, epoch)

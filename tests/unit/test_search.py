@@ -301,7 +301,7 @@ def test_early_stops_need_few_steps_of_a_full_search() -> None:
 
     @cache
     def curve(rate: str, width: str, momentum: str) -> list[float]:
-        return [*train(float(rate), int(width), float(momentum), 27)]
+        return [*train(float(rate), int(width), float(momentum), 27, 300)]
 
     for pruner in ("none", "asha"):
         study = read_study(text.replace("pruner = asha", f"pruner = {pruner}"))
