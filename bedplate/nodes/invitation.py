@@ -33,6 +33,7 @@ _BP = (
     "programs/study.py",
     "programs/agent/*.py",
     "programs/bp/*.py",
+    "programs/bp/jupyter.txt",
     "programs/search/*.py",
     "programs/search/requirements.txt",
 )

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from bedplate.programs.agent import run
 from bedplate.programs.agent.__main__ import main
 run._REPORT = 0.2
 base = Path(sys.argv[1])
+run.AGENT = str(base / "bin/bedplate-agent")
 sys.exit(main(sys.argv[2:], base / "scratch", base / "cache"))
 """
 # What systemd does with a unit: its words are a file, its state another; after the process, ExecStopPost.
@@ -86,11 +88,14 @@ with open(log, "ab") as output:
 class Machine:
     """A machine with the agent and that systemd, for this account."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, python: str = "") -> None:
         self.base = base
-        self.command = [oldest_python(), "-c", _MAIN, str(base)]
+        self.command = [python or oldest_python(), "-c", _MAIN, str(base)]
         self.environment = {"PATH": f"{base}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
         (base / "bin").mkdir()
+        script = shlex.join(self.command)
+        (base / "bin/bedplate-agent").write_text(f'#!/bin/sh\nexport PYTHONPATH={ROOT}\nexec {script} "$@"\n')
+        (base / "bin/bedplate-agent").chmod(0o755)
         for name in ("systemd-run", "systemctl"):
             (base / "bin" / name).write_text(_SYSTEMD.format(base=str(base), agent=self.command))
             (base / "bin" / name).chmod(0o755)

@@ -94,6 +94,7 @@ PERMITTED = {
     "bedplate/programs/connection.py": REMOTE,
     "bedplate/programs/agent/__main__.py": OWN,
     "bedplate/programs/agent/links.py": OWN,
+    "bedplate/programs/agent/notebook.py": REMOTE,
     "bedplate/programs/agent/restarts.py": OWN,
     "bedplate/programs/agent/ends.py": OWN,
     "bedplate/programs/hub/__main__.py": REMOTE,

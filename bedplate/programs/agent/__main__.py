@@ -8,6 +8,8 @@ end                      write the ends of runs of former boots, and those that 
 start [--follow [BYTE]]  start the run that stdin has as JSON, once; print its output from a byte on
 follow RUN [RANK [BYTE]] print the output of a run from a byte on; exit as its program
 stop RUN [--now] [--by WHO]  stop a run: its program gets SIGTERM, and its time to end, or none
+connect RUN SOCKET       join stdin and stdout to a socket of a session; extend: put off its end
+session PROGRAM ...      be the program of a session, by its variables
 secrets                  print the secrets of this account as JSON, then change them as stdin says
 """
 
@@ -30,14 +32,15 @@ from .array import Array, Element, element_variables
 from .ends import END, RECORDED, STARTED, STOP, read, remove_secrets, stop_of, write_end
 from .member import GPUS
 from .restarts import NO_CODE, NO_LEASE, NOTICED, PEER_LOST, WRONG_SETTINGS
-from .run import Run
+from .run import AGENT, Run
+from .sockets import connect, is_locked, start_in
+from .sources import REQUIREMENTS
 from .spool import follow_attempts
 
-AGENT = "/usr/local/bin/bedplate-agent"
 # Settings that a run need not have: of several nodes, of repeats, of environments, and of arrays.
 _OF_GANGS = (
     *("RANK", "NODES", "MASTER", "PORT", "RESTARTS", "SCRATCH_OK", "CHECKPOINTS", "WAIT"),
-    *("ENVIRONMENT_FILE", "ELEMENTS", "AT_ONCE"),
+    *("ENVIRONMENT_FILE", "ELEMENTS", "AT_ONCE", "SESSION", "IDLE", "KEY"),
 )
 _KILLS = {"signal", "core-dump"}
 _ID, _KILLED, _LOOK = re.compile("[a-z_][a-z0-9_-]{0,199}"), 137, 2.0
@@ -47,15 +50,17 @@ _GOING_ON, _OVER = {"active", "activating", "deactivating", "reloading"}, {"inac
 def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = Path("/var/cache/bedplate/runs")) -> int:
     """Run a command; return the exit code."""
     command, *rest = [*words, "", ""]
-    if command not in {"run", "wait", "prepare", "end", "start", "follow", "stop", "secrets"}:
+    if command not in {"run", "wait", "prepare", "end", "start", "follow", "stop", "secrets", "connect", "session"}:
         sys.stderr.write(f"{__doc__}\n")
         return WRONG_SETTINGS
-    own = scratch / _person()
-    base = own / "runs" if own.is_dir() else cache / str(os.getuid())
+    own, pod = scratch / _person(), os.environ.get("BEDPLATE_WORK")
+    base = Path(pod).parent / "runs" if pod else own / "runs" if own.is_dir() else cache / str(os.getuid())
     folder = Path(rest[1]) if rest[:1] == ["--folder"] else base / rest[0]
     try:
-        if command in {"run", "wait", "prepare"}:
+        if command in {"run", "wait", "prepare", "session"}:
             return _begin(command, folder, rest)
+        if command == "connect":
+            return connect(_session_folder(base, rest[0]), rest[1])
         if command == "start":
             folder = _start(base, json.load(sys.stdin))
             return _follow(folder, "0", int(rest[1] or 0)) if rest[0] == "--follow" else 0
@@ -65,16 +70,19 @@ def main(words: Sequence[str], scratch: Path = Path("/scratch"), cache: Path = P
             _stop(folder, rest[rest.index("--by") + 1] if "--by" in rest else _person(), is_now="--now" in rest)
         elif command == "secrets":
             sys.stdout.write(json.dumps(_secrets(json.load(sys.stdin))) + "\n")
-        elif rest[0] == "--folder":
-            _end(folder)
         else:
-            return _end_cut(base)
+            return _end(folder) if rest[0] == "--folder" else _end_cut(base)
     except (ProgramError, HubError, OSError, ValueError, TypeError, KeyError) as error:
         what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
         sys.stderr.write(f"error: {what}\n")
     else:
         return 0
     return WRONG_SETTINGS
+
+
+def _session_folder(base: Path, name: str) -> Path:
+    """Return the folder of a session; a pod has one run besides those in it."""
+    return base / name if "BEDPLATE_WORK" not in os.environ else base.parent
 
 
 def _person() -> str:
@@ -86,7 +94,12 @@ def _person() -> str:
 
 
 def _begin(command: str, folder: Path, words: Sequence[str]) -> int:
-    """Be the first process of a run, or wait to become it."""
+    """Be the first process of a run, or wait to become it, or be the program of a session."""
+    if command == "session":
+        # Other commands start without it.
+        from .session import Session  # noqa: PLC0415
+
+        return Session(Path(os.environ["BEDPLATE_STOP"]).parent, os.environ).run(words[:-2])
     if words[0] != "--folder":
         return _run_here(words[1:-2])
     if command == "run":
@@ -157,13 +170,13 @@ def _variables(folder: Path, given: Mapping[str, Any]) -> Mapping[str, str]:
     }
 
 
-def _end(folder: Path) -> None:
-    """Write the end of a run whose first process has ended, as systemd says how, unless it has."""
+def _end(folder: Path) -> int:
+    """Write the end of a run whose first process has ended, as systemd says how, unless it has; return 0."""
     given = read(folder / "run.json")
     result, status = (os.environ.get(name, "unknown") for name in ("SERVICE_RESULT", "EXIT_STATUS"))
     if (result in _KILLS or status == str(PEER_LOST)) and not any((folder / name).exists() for name in (END, STOP)):
         # The unit starts again, and its agent decides what becomes of the run.
-        return
+        return 0
     remove_secrets(folder)
     code, cause = _KILLED, f"the agent ended before its program: {result}, {status}"
     if (folder / STOP).exists():
@@ -174,6 +187,7 @@ def _end(folder: Path) -> None:
         cause = "the machine lost power or restarted"
     end = write_end(folder, code, cause, {}, is_stopped=code == NOTICED)
     Run(folder, _variables(folder, given)).write_record(end, given["grace"])
+    return 0
 
 
 def _end_cut(base: Path) -> int:
@@ -217,7 +231,7 @@ def _start(base: Path, given: dict[str, Any]) -> Path:
     if base.lstat().st_uid != os.getuid():
         raise ValueError(f"{base} belongs to another account")
     new.mkdir(mode=0o700)
-    for file in ("token", "certificate", "secrets", "params"):
+    for file in ("token", "certificate", "secrets", "params", *({REQUIREMENTS} & given.keys())):
         value = given.pop(file)
         write_text(new / file, value if isinstance(value, str) else json.dumps(value), 0o600)
     write_text(new / "run.json", json.dumps({**given, "boot": _boot()}), 0o600)
@@ -228,13 +242,21 @@ def _start(base: Path, given: dict[str, Any]) -> Path:
     if not any((folder / name).exists() for name in (STARTED, END)) and not _is_going_on(folder):
         if found and program.startswith("python") and not given.get("environment_file"):
             sys.stderr.write(f"{program} is {found}: {run(found, '--version').text.strip()}\n")
-        started = run(*_unit(unit, folder, given))
-        # Another start may have been first.
-        if started.error and not (folder / END).exists() and not _is_going_on(folder):
-            raise ProgramError(started.error)
+        _start_unit(base, folder, given)
     sys.stdout.write(json.dumps({"unit": unit, "machine": socket.gethostname()}) + "\n")
     sys.stdout.flush()
     return folder
+
+
+def _start_unit(base: Path, folder: Path, given: Mapping[str, Any]) -> None:
+    """Start the unit of a run, or let a session start it. Raises ProgramError."""
+    if given.get("in"):
+        start_in(_session_folder(base, given["in"]), folder)
+        return
+    started = run(*_unit(f"bp-{folder.name}", folder, given))
+    # Another start may have been first.
+    if started.error and not (folder / END).exists() and not _is_going_on(folder):
+        raise ProgramError(started.error)
 
 
 def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
@@ -261,7 +283,8 @@ def _unit(unit: str, folder: Path, given: Mapping[str, Any]) -> Iterator[str]:
         yield from (AGENT, "wait", "--folder", str(folder), "--")
     # The agents of several nodes take their leases in turn, and those of elements have their own.
     gpus = 0 if given.get("nodes", 1) > 1 or given.get("elements") else given["gpus"]
-    if given.get("environment_file") and given["gpus"] and given.get("nodes", 1) == 1:
+    has_environment = given.get("environment_file") or (folder / REQUIREMENTS).exists()
+    if has_environment and given["gpus"] and given.get("nodes", 1) == 1:
         yield from (AGENT, "prepare", "--folder", str(folder), "--")
     yield from (GPUS, "run", f"--gpus={gpus}", *([] if given["wait"] is None else [f"--wait={given['wait']}"]))
     yield from ("--", AGENT, "run", "--folder", str(folder))
@@ -277,6 +300,8 @@ def _is_over(folder: Path) -> bool:
 
 
 def _state_of_unit(folder: Path) -> str:
+    if read(folder / "run.json").get("in"):
+        return "active" if is_locked(folder / "unit") else "inactive"
     return run("systemctl", "--user", "is-active", f"bp-{folder.name}").text.strip()
 
 
@@ -310,6 +335,9 @@ def _stop(folder: Path, by: str, *, is_now: bool) -> None:
         _end(folder)
         return
     write_text(folder / STOP, json.dumps({"by": by, "now": is_now}))
+    # A session looks for it.
+    if read(folder / "run.json").get("in"):
+        return
     output("systemctl", "--user", "stop", "--no-block", f"bp-{folder.name}")
     # A unit that is being stopped gets no second signal from `stop`.
     run("systemctl", "--user", "kill", "--kill-who=main", f"bp-{folder.name}")

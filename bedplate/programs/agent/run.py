@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -29,15 +30,17 @@ from .mpi import mpi_variables
 from .packs import Code, CodeError
 from .ranks import Ranks
 from .restarts import NO_CODE, NOTICED, PEER_LOST, REFUSED, REPEATED, History, Policy, history_of
-from .sources import LIST, BuildError
+from .sources import LIST, REQUIREMENTS, BuildError
 from .spool import Spool
 from .witness import Witness
 
+AGENT = "/usr/local/bin/bedplate-agent"
 _UNPACKED, _HISTORY = "unpacked", "history.json"
 _API, _PREFIX, _DENIED = "/api/2.0/mlflow/runs/", "BEDPLATE_", frozenset({401, 403})
 _DEFAULTS = {"RANK": "0", "NODES": "1", "ATTEMPT": "0", "MASTER": "127.0.0.1", "FOR": "inf"}
 _DEFAULTS.update(dict.fromkeys(("MACHINE", "MASTER_PORT", "LAUNCH", "LEASE_FDS", "ADDRESS", "CHECKPOINTS"), ""))
-_DEFAULTS.update(dict.fromkeys(("PORT", "RESTARTS", "SCRATCH_OK", "WAIT", "ENVIRONMENT_FILE", "ENV"), ""))
+_DEFAULTS.update(dict.fromkeys(("PORT", "RESTARTS", "SCRATCH_OK", "WAIT", "ENVIRONMENT_FILE", "ENV", "SESSION"), ""))
+_OF_SESSIONS = ("SESSION", "IDLE", "KEY")
 _PORT = 29_399
 # Seconds: for packs, for the end of a record, between reports, after one that failed, and between parts of logs; for a
 # note before an attempt, before agents leave that are made again, and between looks for a pack.
@@ -104,7 +107,7 @@ class Run:
             raise FileExistsError(f"the run has ended: {self._folder / END}")
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            self._command = (*command,)
+            self._command = (*self._session(), *command)
             message = self._take_part(self._with_secrets(environment))
         except KeyboardInterrupt:
             message = self._end_of_interrupt()
@@ -127,6 +130,14 @@ class Run:
             sys.stderr.write(f"the end of the run is not recorded: {error}\n")
         # A pod that ends by one of these is made again, also one with the code of a program that was killed.
         return 1 if self._is_pod and message["status"] in REPEATED else int(message["status"])
+
+    def _session(self) -> Sequence[str]:
+        """Return the words before the command of a session, whose program starts it; nothing for other runs."""
+        if not self._told["SESSION"]:
+            return ()
+        own = (sys.executable, sys.argv[0]) if self._is_pod else (AGENT,)
+        self._own |= {name: self._told.get(name, "") for name in _OF_SESSIONS} | {"AGENT": shlex.join(own)}
+        return (*own, "session")
 
     def _end_of_interrupt(self) -> Message:
         """Return the end of a run that is told to end before it takes part. Its pods may be made again."""
@@ -163,6 +174,10 @@ class Run:
         try:
             if self._told["ENVIRONMENT_FILE"]:
                 self._provide_environment({**os.environ, **environment})
+            # JupyterLab has an environment of its own.
+            if self._told["SESSION"] and (self._beside / REQUIREMENTS).exists():
+                cache = Environments(Path(self._told["ENVIRONMENTS"]), self._hub, self._say)
+                self._own["JUPYTER"] = str(cache.provide(REQUIREMENTS, self._beside, {**os.environ, **environment}))
         except (BuildError, OSError) as error:
             return f"no environment: {error}"
         return ""

@@ -21,7 +21,7 @@ class Witness:
 
     def idle(self) -> float:
         """Return for how many seconds the program has neither used a processor nor printed."""
-        now, seconds, written = time.monotonic(), _used_seconds(), self._last_written()
+        now, seconds, written = time.monotonic(), used_seconds(), self._last_written()
         is_busy = seconds - self._seconds > _LEAST * (now - self._since) + _HELPERS
         if is_busy or written != self._written:
             self._since, self._seconds, self._written = now, seconds, written
@@ -29,14 +29,15 @@ class Witness:
 
     def _last_written(self) -> int:
         newest = 0
-        for path in self._logs.glob("*/*/*"):
+        # A session notes signs of work itself.
+        for path in (*self._logs.glob("*/*/*"), self._logs.parent / "session/active"):
             # The hub may have it, and the spool may remove it.
             with suppress(OSError):
                 newest = max(newest, path.stat().st_mtime_ns)
         return newest
 
 
-def _used_seconds() -> float:
+def used_seconds() -> float:
     """Return the processor seconds of all descendants of this process, also of those that have ended."""
     own = os.times()
     seconds, parents = own.children_user + own.children_system, {os.getpid()}

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -90,12 +90,18 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     for command, count in ((diff, None), (compare, "+")):
         command.add_argument("other", metavar="OTHER", nargs=count, help="name or id of another run")
     ui = commands.add_parser("ui", help="show the pages of the hub in a browser until Ctrl-C", allow_abbrev=False)
-    ui.add_argument("service", nargs="?", choices=["mlflow"], default="mlflow")
+    ui.add_argument("service", nargs="?", choices=["mlflow", "session"], default="mlflow")
+    ui.add_argument("run", metavar="NAME", nargs="?", help="of a session")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
-    gpus = commands.add_parser("gpus", help="show who has, uses and waits for GPUs", allow_abbrev=False)
     queue = commands.add_parser("queue", help="show which runs wait in the cluster, and why", allow_abbrev=False)
-    search = commands.add_parser("search", help="search for parameters of runs, with early stops", allow_abbrev=False)
-    secret = commands.add_parser("secret", help="store values for your runs by name", allow_abbrev=False)
+    for name, text in (
+        ("gpus", "show who has, uses and waits for GPUs"),
+        ("search", "search for parameters of runs, with early stops"),
+        ("session", "work in a run by hand, with ssh or JupyterLab"),
+        ("secret", "store values for your runs by name"),
+    ):
+        commands.add_parser(name, help=text, allow_abbrev=False)
+    gpus, search = (commands.choices[name] for name in ("gpus", "search"))
     for command in (runs, queue):
         command.add_argument("-n", type=_count, metavar="N", default=20, help="how many; default: 20")
     output = compare.add_mutually_exclusive_group()
@@ -112,7 +118,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
         *((part, "--json", _JSON) for part in (runs, show, doctor, gpus, queue, output, files, search)),
     ):
         owner.add_argument(name, action="store_true", help=text)
-    _add_options(words[0] if words else "", run, again, gpus, secret, search)
+    _add_options(words[0] if words else "", commands.choices)
     options, unknown = parser.parse_known_args(words)
     if unknown:
         commands.choices.get(options.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -125,26 +131,15 @@ def _count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"write a number from 1 to {_MOST}")
 
 
-def _add_options(word: str, *parsers: argparse.ArgumentParser) -> None:
+def _add_options(word: str, parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     """Add the options of one command, whose module others start without."""
-    run, again, gpus, secret, search = parsers
     if word in _STARTS:
         from .run import add_options  # noqa: PLC0415
 
-        add_options(run)
-        add_options(again, _REPEATED)
-    if word == "gpus":
-        from .gpus import add_options as add_options_of_gpus  # noqa: PLC0415
-
-        add_options_of_gpus(gpus)
-    if word == "secret":
-        from .secret import add_options as add_options_of_secret  # noqa: PLC0415
-
-        add_options_of_secret(secret)
-    if word == "search":
-        from .search import add_options as add_options_of_search  # noqa: PLC0415
-
-        add_options_of_search(search)
+        add_options(parsers["run"])
+        add_options(parsers["again"], _REPEATED)
+    elif word in {"gpus", "secret", "search", "session"}:
+        import_module(f".{word}", __package__).add_options(parsers[word])
 
 
 def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> int:
@@ -157,10 +152,16 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         from .runs import act  # noqa: PLC0415  as above
 
         return act(hub, options, command)
+    if options.command == "ui" and options.service == "session" and options.run:
+        options.command, options.verb = "session", "open"
     if options.command == "ui":
         return _serve(hub)
     if options.command == "compare" and options.page:
         return _serve(hub, records.comparison_page(_compared(hub, options)))
+    if options.command == "session" and options.verb != "list":
+        from .session import act_on_session  # noqa: PLC0415  as above
+
+        return act_on_session(hub, options)
     if options.command == "search" and options.verb not in {"show", "best"}:
         from .search import act_on_search  # noqa: PLC0415  as above
 
@@ -194,6 +195,11 @@ def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[st
         from .search import read_search  # noqa: PLC0415  as above
 
         document, lines = read_search(hub, options.verb, options.word)
+    elif options.command == "session":
+        from .session import session_lines, sessions  # noqa: PLC0415  as above
+
+        document = runs = sessions(hub)
+        lines = session_lines(runs, hub.now)
     elif options.command == "secret":
         from .secret import change_secrets  # noqa: PLC0415  as above
 
@@ -221,13 +227,9 @@ def _compared(hub: Hub, options: argparse.Namespace) -> "Sequence[Mapping[str, A
 
 def _serve(hub: Hub, page: str = "/") -> int:
     hub.token()
-    from .proxy import Proxy  # noqa: PLC0415  as above
+    from .proxy import serve  # noqa: PLC0415  as above
 
-    with Proxy(hub, page) as proxy:
-        _print([proxy.address])
-        sys.stderr.write("Open this address in your browser, once. Ctrl-C ends the proxy.\n")
-        with suppress(KeyboardInterrupt):
-            proxy.serve_forever()
+    serve(hub, page)
     return 0
 
 

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..agent.restarts import REPEATED
+from ..agent.sources import REQUIREMENTS
 from ..elements import elements_of
-from .places import Place
+from .places import FOLDER, Place
 
 GANG = "bedplate/gang"
 """The label of pods, with an empty value, that may start without one another."""
@@ -24,7 +25,7 @@ QUEUE, PRIORITY, AFTER = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-c
 """Labels of a JobSet, and the annotation with the run that must end before."""
 HELD = "held"
 """The queue of runs that wait for another one."""
-_FOLDER, _WORK, _SECRET = "/run/bedplate/run", "/bedplate", "run"
+_WORK, _SECRET = "/bedplate", "run"
 # Seconds: an ended JobSet is kept so that `kubectl` shows it, too. Agents of a run listen on a port of its first pod.
 _KEPT, _PORT = 86_400, 29_399
 # The pods of a JobSet are named `NAME-n-0-63-x7f2k`, which is one label of DNS, also for 9,999 of them.
@@ -131,7 +132,7 @@ def _pod(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping
         *({"name": f"store-{name}", "persistentVolumeClaim": {"claimName": name}} for name in claims),
     ]
     mounts = [
-        {"name": _SECRET, "mountPath": _FOLDER, "readOnly": True},
+        {"name": _SECRET, "mountPath": FOLDER, "readOnly": True},
         {"name": "work", "mountPath": _WORK},
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  shared memory, not a temporary file
         *({"name": f"store-{name}", "mountPath": path} for name, path in claims.items()),
@@ -142,7 +143,7 @@ def _pod(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping
     container = {
         "name": CONTAINER,
         "image": place.facts["image"],
-        "command": ["python3", f"{_FOLDER}/agent", "run", "--", *run["command"]],
+        "command": ["python3", f"{FOLDER}/agent", "run", "--", *run["command"]],
         "env": [
             *({"name": name, "value": value} for name, value in _environment(run, claims).items()),
             *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
@@ -189,8 +190,8 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
     name, folder = name_of(run["id"]), run["checkpoints"]
     settings = {
         "HUB": run["hub"],
-        "CERT": f"{_FOLDER}/certificate",
-        "TOKEN_FILE": f"{_FOLDER}/token",
+        "CERT": f"{FOLDER}/certificate",
+        "TOKEN_FILE": f"{FOLDER}/token",
         "RUN": run["run"],
         "EXPERIMENT": run["experiment"],
         "TREE": run["tree"],
@@ -208,6 +209,7 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
         "RESTARTS": run["restarts"],
         "SCRATCH_OK": run["scratch_ok"],
         "ENVIRONMENT_FILE": run.get("environment_file", ""),
+        **{name.upper(): run[name] for name in ("session", "idle", "key") if run.get(name)},
         **({"ELEMENTS": run["elements"], "ARRAY": run["id"]} if run.get("elements") else {}),
         # The other variables are those of the image.
         **({"ENV": " ".join(run["environment"])} if run["environment"] else {}),
@@ -221,7 +223,7 @@ def _environment(run: Mapping[str, Any], claims: Mapping[str, str]) -> Mapping[s
 
 def secret_of(run: Mapping[str, Any], agent: bytes, owner: str) -> Object:
     """Return the Secret of a run with its token; Kubernetes deletes it with the JobSet of this uid."""
-    files = {name: str(run[name]).encode() for name in ("token", "certificate")}
+    files = {name: str(run[name]).encode() for name in ("token", "certificate", REQUIREMENTS) if name in run}
     files |= {"agent": agent, **{name: json.dumps(run[name]).encode() for name in ("secrets", "params")}}
     jobset = {"apiVersion": API_VERSION, "kind": KIND, "name": name_of(run["id"]), "uid": owner, "controller": True}
     return {

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -14,8 +15,11 @@ from zlib import crc32
 
 from ..agent.restarts import WRONG_SETTINGS
 from .hub import PARTLY, BpError, Hub, PrintedError, check_ssh, write
+from .places import FOLDER
 from .records import find_run, has_run_ended
 
+POD = "pod/"
+"""What is before the name of a run in place of a machine: its pod."""
 LOST = 255
 """The exit status of ssh without a connection."""
 # Below the ports that kernels give to connections. Two runs of a machine rarely have the same.
@@ -36,6 +40,13 @@ def ssh_command(hub: Hub, machine: str, *options: str) -> Sequence[str]:
     return ("ssh", *_OPTIONS.split(), *settings, *options, *hub.ssh_words(machine))
 
 
+def agent_command(hub: Hub, place: str, *options: str) -> Sequence[str]:
+    """Return the command that starts the agent on a machine, or in the pod of a run of this name. Raises BpError."""
+    if place.startswith(POD):
+        return (sys.executable, sys.argv[0], "attach", place[len(POD) :], "--", "python3", f"{FOLDER}/agent")
+    return (*ssh_command(hub, place, *options), "bedplate-agent")
+
+
 class Agent:
     """A command of the agent on a machine, whose connection opens at once. Methods raise BpError."""
 
@@ -43,7 +54,7 @@ class Agent:
         self.machine, self._hub = machine, hub
         # The words of ssh alone: stderr has those of the machine, too.
         self._errors = NamedTemporaryFile()  # noqa: SIM115  for as long as there are connections
-        self._command = (*ssh_command(hub, machine, "-E", self._errors.name), "bedplate-agent", *words)
+        self._command = (*agent_command(hub, machine, "-E", self._errors.name), *words)
         self._open()
 
     def run(self, document: Mapping[str, Any]) -> int:

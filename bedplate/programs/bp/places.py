@@ -8,6 +8,8 @@ from typing import Any
 
 from .hub import WRONG, BpError
 
+FOLDER = "/run/bedplate/run"
+"""Where a pod has its agent."""
 # What a machine of the cluster has for pods, after kubelet, its system and what runs on each node.
 _FOR_PODS = 0.85
 # CPUs and GiB of a pod without GPUs that asks for nothing.

@@ -115,7 +115,11 @@ def _check(pattern: str, form: str, text: str) -> str:
 
 def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Start a run of this folder, and follow it; return the exit code of its program."""
-    document = read_options(options, command)
+    return start_folder(hub, options, read_options(options, command), start_code)
+
+
+def start_folder(hub: Hub, options: argparse.Namespace, document: dict[str, Any], start: Callable[..., int]) -> int:
+    """Start a run of this folder by a function like `start_code`; return the exit code of its program."""
     try:
         folder = Path.cwd()
     except FileNotFoundError:
@@ -126,7 +130,7 @@ def start_run(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> 
         code, include = code_of(hub, shadow, options.include, stack), options.include
         source = choose_environment(hub, options.environment, folder, code.snapshot.left_out, include)
         document["environment_file"] = source
-        status = start_code(hub, options, asked.result(), document, code)
+        status = start(hub, options, asked.result(), document, code)
     if status == NO_CODE:
         # The hub may have lost a pack that this laptop counts as sent.
         shadow.forget()
@@ -144,8 +148,11 @@ def code_of(hub: Hub, shadow: Shadow, include: Sequence[str], stack: ExitStack) 
 def start_code(
     hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any], code: Code
 ) -> int:
-    """Start a run of code, and follow it; return the exit code of its program. The document may have more `tags`."""
-    run, more_tags = dict[str, Any](), document.pop("tags", {})
+    """Start a run of code, and follow it; return the exit code of its program.
+
+    The document may have more `tags`, and a function `begin` for what follows once it has all of the run.
+    """
+    run, more_tags, begin = dict[str, Any](), document.pop("tags", {}), document.pop("begin", lambda _: None)
     if options.notify and hub.settings.person not in fleet.get("notify", ()):
         raise BpError("--notify has no effect: the fleet file has no `notify` for you", "ask your operator", WRONG)
     place = set_place(hub, options, fleet, document)
@@ -176,6 +183,7 @@ def start_code(
             for task in sent:
                 task.result()
             code.release()
+            begin(document)
             return _follow(hub, agent, document, is_followed=not options.d)
         except BaseException as error:
             agent.close()
@@ -234,7 +242,7 @@ def set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], d
     if options.secret:
         document["secrets"] |= read_secrets(hub, "" if place.selector else place.name, options.secret)
     limits = [limit for limit in (fleet["for"], _INTERACTIVE if is_interactive else "") if limit]
-    limit = _time_limit(vars(options)["for"], min(limits, key=_seconds, default=""))
+    limit = _time_limit(vars(options)["for"], min(limits, key=seconds_of, default=""))
     document["for"] = paid_seconds(limit, nodes * document["turns"] * (place.facts["price"] or 0), options.max_cost)
     document.update(place.shares(document) if place.selector else {"machine": place.name})
     return place
@@ -323,7 +331,7 @@ def read_options(options: argparse.Namespace, command: Sequence[str]) -> dict[st
 def _time_limit(time: str, limit: str) -> int:
     """Return the seconds of a run, by its person, or else by the fleet, whose limit is for all."""
     longest = limit or _LONGEST_TIME
-    seconds, most = _seconds(time or limit or _TIME), _seconds(longest)
+    seconds, most = seconds_of(time or limit or _TIME), seconds_of(longest)
     if seconds > most:
         raise BpError(
             f"a run has at most {longest}", f"write --for {longest}, and start again from a checkpoint", WRONG
@@ -331,7 +339,8 @@ def _time_limit(time: str, limit: str) -> int:
     return seconds
 
 
-def _seconds(time: str) -> int:
+def seconds_of(time: str) -> int:
+    """Return the seconds of a time such as 30m, 8h or 2d."""
     return int(time[:-1]) * _UNITS[time[-1]]
 
 

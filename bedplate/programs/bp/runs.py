@@ -19,7 +19,7 @@ from .array import repeated
 from .cluster import api_of, is_running
 from .environments import chosen_environment, former_environment
 from .hub import WRONG, BpError, Hub, printable, say, write
-from .machine import LOST, Agent, ssh_command, stop_agents
+from .machine import LOST, POD, Agent, ssh_command, stop_agents
 from .pods import NotRunningError, Record, follow
 from .records import OUTPUT, change_run, differences, end_run, find_run, has_run_ended, output_files, stored_names
 from .run import SECRET, Code, read_options, start_code
@@ -37,7 +37,7 @@ _CONTROLS = re.compile(rb"\x1b(?!\[[0-9;]*[A-HJKm])|[\x00-\x07\x0b-\x0c\x0e-\x1a
 _REPEATED = ("command", "group", "image", "launch", "env", "given")
 # Colleagues can change tags. What a shell or a path gets of them is of these forms.
 _FORMS = {
-    "id": "[a-z_][a-z0-9_-]{0,199}",
+    **dict.fromkeys(("id", "in"), "[a-z_][a-z0-9_-]{0,199}"),
     "machine": "[a-z0-9][a-z0-9.-]{0,250}",
     **dict.fromkeys(("attempt", "gpus", "cpus", "memory", "for", "size", "restarts"), "[0-9]{1,12}"),
     "nodes": "[1-9][0-9]{0,3}",
@@ -89,6 +89,13 @@ def _is_own(hub: Hub, run: Run) -> bool:
 
 def _is_in_cluster(run: Run) -> bool:
     return "bedplate.image" in run["tags"]
+
+
+def place_of(hub: Hub, run: Run) -> str:
+    """Return where the agent of a run of one node is: a machine, or a pod; of one in a session, where that is."""
+    if "bedplate.in" in run["tags"]:
+        return place_of(hub, find_run(hub, _tag(run, "in")))
+    return f"{POD}{_tag(run, 'id')}" if _is_in_cluster(run) else _tag(run, "machine")
 
 
 class _Output:

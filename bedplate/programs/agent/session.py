@@ -1,0 +1,175 @@
+"""The program of a session: what its person asks for by sockets in a folder that no other account can enter."""
+
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISREG
+from threading import Thread, current_thread
+from typing import IO
+
+from ..program import write_text
+from .ends import STOP, read
+from .notebook import Notebook
+from .sockets import ACTIVE, FOLDER, PAGE, RUN, SSH, say
+from .sshd import Sshd
+from .witness import used_seconds
+
+WARNING = "warning"
+"""The file of a warning, in the folder of sockets."""
+# Seconds: between two looks, before the stop of an idle session, for the ends of its runs, and between looks at one.
+_LOOK, _WARNED, _LAST, _TICK = 30.0, 600.0, 25.0, 0.5
+# The part of one processor that servers of notebooks and editors use while nobody works.
+_LEAST = 0.05
+# Bytes of changed files that are kept, and what is not.
+_LARGEST, _NOT_KEPT = 100 << 20, {"__pycache__", ".ipynb_checkpoints", ".git"}
+
+
+class Session:
+    """A session in the folder of its run. `told` are the variables of the agent for it."""
+
+    def __init__(self, folder: Path, told: Mapping[str, str]) -> None:
+        self._folder, self._agent = folder, shlex.split(told["BEDPLATE_AGENT"])
+        self._limit, self._since = float(told["BEDPLATE_IDLE"]), time.time()
+        self._lead, self._warned = min(_WARNED, self._limit / 2), 0.0
+        self._used, self._at = used_seconds(), time.monotonic()
+        runtime = told.get("XDG_RUNTIME_DIR", "")
+        # The name of a socket has at most 107 bytes.
+        self._sockets = Path(tempfile.mkdtemp(prefix="bp-", dir=runtime if os.access(runtime, os.W_OK) else None))
+        (self._sockets / ACTIVE).touch()
+        (folder / FOLDER).unlink(missing_ok=True)
+        (folder / FOLDER).symlink_to(self._sockets)
+        self._told = {**told, "BEDPLATE_PAGE": str(self._sockets / PAGE)}
+        self._plain = {name: value for name, value in told.items() if not name.startswith("BEDPLATE_")}
+        self._runs = dict[Thread, subprocess.Popen[bytes]]()
+        self._notebook: Notebook | None = None
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run until the command ends, or this session is stopped; return the exit code."""
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        self._listen(RUN, self._start_run)
+        if key := self._told.get("BEDPLATE_KEY"):
+            self._listen(SSH, Sshd(self._sockets, key, self._plain).start)
+        if jupyter := self._told.get("BEDPLATE_JUPYTER"):
+            self._notebook = Notebook(Path(jupyter), self._sockets, self._plain)
+            command, self._told = self._notebook.command(PAGE), {**self._told, **self._notebook.variables}
+        program = subprocess.Popen(command, env=self._told)  # noqa: S603  of bp
+        try:
+            while program.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    program.wait(_LOOK)
+                self._look()
+        except KeyboardInterrupt:
+            program.terminate()
+        finally:
+            self._end(program)
+        return max(program.returncode or 0, 0)
+
+    def _listen(self, name: str, serve: Callable[[socket.socket], object]) -> None:
+        """Serve each connection to a socket in a thread."""
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(self._sockets / name))
+        server.listen()
+
+        def accept() -> None:
+            while True:
+                Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+
+        Thread(target=accept, daemon=True).start()
+
+    def _start_run(self, link: socket.socket) -> None:
+        """Start the run in the folder that a connection names, once, and follow it to its end."""
+        with link, link.makefile("rw") as stream:
+            folder = Path(stream.readline().strip())
+            log = (folder / "unit").open("ab")
+            try:
+                # The agent has the lock for as long as it lives, and its program does not: who follows looks at it.
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                process = self._popen("run", folder, log)
+            except BlockingIOError:
+                return
+            finally:
+                log.close()
+                stream.write("\n")
+        self._runs[current_thread()] = process
+        is_told = False
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_TICK)
+            if (folder / STOP).exists() and not is_told:
+                process.terminate()
+                is_told = True
+        # As ExecStopPost of a unit.
+        self._popen("end", folder, subprocess.DEVNULL).wait()
+        del self._runs[current_thread()]
+
+    def _popen(self, command: str, folder: Path, log: "IO[bytes] | int") -> "subprocess.Popen[bytes]":
+        words = (*self._agent, command, "--folder", str(folder))
+        return subprocess.Popen(words, env=self._plain, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603
+
+    def _look(self) -> None:
+        """Warn before an idle session ends, and end it. What is unknown counts as work."""
+        active, now, used = self._sockets / ACTIVE, time.monotonic(), used_seconds()
+        seen = self._notebook.look(PAGE) if self._notebook else "no program is busy"
+        if self._runs or not seen or used - self._used > _LEAST * (now - self._at):
+            active.touch()
+        self._used, self._at = used, now
+        idle = time.time() - active.stat().st_mtime
+        if idle < self._limit - self._lead:
+            self._warned = 0.0
+            (self._sockets / WARNING).unlink(missing_ok=True)
+        elif not self._warned:
+            self._warned = now
+            what = f"idle for {idle / 60:.0f} min: no key, request or run, {seen}, under {_LEAST:.0%} of a processor"
+            text = f"{what}. It ends in {self._lead / 60:.0f} min, unless it is used or extended"
+            write_text(self._sockets / WARNING, text)
+            say(f"the session is {text}")
+        elif idle >= self._limit and now - self._warned >= self._lead:
+            cause = f"its limit: a session that is idle for {self._limit / 60:.0f} min"
+            write_text(self._folder / STOP, json.dumps({"by": cause, "now": False}))
+            os.kill(os.getppid(), signal.SIGTERM)
+
+    def _end(self, program: "subprocess.Popen[bytes]") -> None:
+        """End what runs here, and keep what was changed."""
+        end = time.monotonic() + _LAST
+        for process in self._runs.values():
+            process.terminate()
+        for thread in [*self._runs]:
+            thread.join(max(end - time.monotonic(), 0))
+        with suppress(subprocess.TimeoutExpired):
+            program.wait(max(end - time.monotonic(), 0))
+        keep_changes(Path.cwd(), Path(self._told["BEDPLATE_OUTPUT"]), self._since, self._secrets())
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _secrets(self) -> Sequence[bytes]:
+        """Return what must be in no file that everyone may read."""
+        values = [self._told.get("MLFLOW_TRACKING_TOKEN", "")]
+        with suppress(OSError, ValueError):
+            values += read(Path(self._told["BEDPLATE_PARAMS"]).with_name("secrets")).values()
+        return [value.encode() for value in values if value]
+
+
+def keep_changes(work: Path, output: Path, since: float, secrets: Sequence[bytes]) -> None:
+    """Copy the files that were changed since a time to the output of the run, but those with a secret."""
+    left = _LARGEST
+    for path in sorted(work.rglob("*")):
+        with suppress(OSError):
+            facts = path.lstat()
+            if not S_ISREG(facts.st_mode) or facts.st_mtime < since or _NOT_KEPT.intersection(path.parts):
+                continue
+            name, data = path.relative_to(work), path.read_bytes() if facts.st_size <= left else b""
+            if facts.st_size > left or any(secret in data for secret in secrets):
+                say(f"not kept: {name} {'has a secret' if data else 'is too large'}")
+                continue
+            left -= len(data)
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+            (output / name).write_bytes(data)

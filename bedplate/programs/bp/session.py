@@ -1,0 +1,209 @@
+"""`bp session`: runs in which a person works by hand, with a page or by ssh, and their way from this laptop."""
+
+import argparse
+import os
+import pkgutil
+import secrets
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from ..agent.channels import Channels
+from ..agent.sockets import EXTEND, PAGE, READY, SSH
+from ..agent.sources import REQUIREMENTS
+from .hub import WRONG, BpError, Hub, say
+from .machine import POD, Agent, agent_command
+from .proxy import serve
+from .records import find_run, has_run_ended, run_lines, tagged_runs
+from .run import Code, read_options, seconds_of, start_code, start_folder
+from .run import add_options as add_options_of_run
+from .runs import own_id, place_of
+
+JUPYTER = "jupyter"
+# Options of `bp run` that a session does not have, with their values.
+_OF_RUNS: "dict[str, Any]" = {"nodes": "1", "array": "", "launch": "program", "restarts": "0", "scratch_ok": False}
+_OF_RUNS |= {"after": ""}
+_COMMANDS = {JUPYTER: ["python3", "-m", "jupyterlab"], SSH: ["sleep", "infinity"]}
+# Seconds: until an idle session ends where the fleet has no other limit, and between two tries.
+_IDLE, _PAUSE, _TIME = 3_600, 2.0, "8h"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `bp session`."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    start = verbs.add_parser("start", help="start a session with the files of this folder", allow_abbrev=False)
+    kinds = start.add_mutually_exclusive_group()
+    kinds.add_argument("--ssh", action="store_true", help="with a way for ssh and editors; the default")
+    kinds.add_argument("--jupyter", action="store_true", help="with JupyterLab in your browser")
+    add_options_of_run(start, [f"--{name.replace('_', '-')}" for name in _OF_RUNS])
+    for verb, text in (
+        ("open", "show its page in a browser until Ctrl-C"),
+        ("connect", "be the connection of ssh to a session"),
+        ("extend", "put off the end of an idle session"),
+    ):
+        verbs.add_parser(verb, help=text, allow_abbrev=False).add_argument("run", metavar="NAME")
+    verbs.add_parser("list", help="list your sessions").add_argument("--json", action="store_true")
+
+
+def act_on_session(hub: Hub, options: argparse.Namespace) -> int:
+    """Do what a command of bp does with a session; return the exit code."""
+    if options.verb == "start":
+        return _start(hub, options)
+    run = find_run(hub, options.run)
+    name, kind = own_id(hub, run), run["tags"].get("bedplate.session")
+    if not kind or has_run_ended(run):
+        raise BpError(f"{name} is no session that goes on", "`bp session list`", WRONG)
+    if options.verb == "open":
+        return _open(hub, run, name)
+    place, word = place_of(hub, run), SSH if options.verb == "connect" else EXTEND
+    if options.verb == "connect":
+        command = (*agent_command(hub, place), "connect", name, word)
+        os.execvp(command[0], command)  # noqa: S606  without a shell
+    _, status = Agent(hub, place, "connect", name, word).call()
+    say(*([] if status else [f"{name} is extended"]))
+    return status
+
+
+def sessions(hub: Hub) -> Sequence[Mapping[str, Any]]:
+    """Return the sessions of this person that go on."""
+    runs = tagged_runs(hub, is_running=True, owner=hub.settings.person)
+    return [run for run in runs if "bedplate.session" in run["tags"]]
+
+
+def session_lines(runs: Sequence[Mapping[str, Any]], now: float) -> Iterator[str]:
+    """Yield a table of sessions with their kinds and GPUs; `now` is the hub's clock."""
+    for kind, line in zip(("KIND", *(str(run["tags"]["bedplate.session"]) for run in runs)), run_lines(runs, now)):
+        yield f"{kind:8} {line}"
+
+
+def _start(hub: Hub, options: argparse.Namespace) -> int:
+    kind = JUPYTER if options.jupyter else SSH
+    vars(options).update(_OF_RUNS)
+    document = read_options(options, _COMMANDS[kind])
+    if kind == JUPYTER:
+        document[REQUIREMENTS] = (pkgutil.get_data(__name__, "jupyter.txt") or b"").decode()
+    document["tags"] = {"command": f"bp session start --{kind}"}
+    document["session"] = kind
+    return start_folder(hub, options, document, start_session)
+
+
+def start_session(
+    hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any], code: Code
+) -> int:
+    """Start a session of code, and follow it with its page; return its exit code. The document has its kind.
+
+    `most` of the document is its time if neither the person nor the operator has another limit.
+    """
+    limit, kind, most = fleet["for"], document["session"], document.pop("most", _TIME)
+    vars(options)["for"] = vars(options)["for"] or (min(limit, most, key=seconds_of) if limit else most)
+    document |= {"idle": (fleet.get("idle") or {"after": _IDLE})["after"], "launch": "program"}
+    document["tags"] = {**document.get("tags", {}), "session": kind}
+    key = _make_key(hub) if kind == SSH else None
+    document["begin"] = partial(_begin, hub, key, is_followed=not options.d)
+    if key:
+        document["key"] = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
+    return start_code(hub, options, fleet, document, code)
+
+
+def _make_key(hub: Hub) -> Path:
+    """Return the file of a new key pair for a session; remove those of sessions that have ended."""
+    folder = hub.folder / "sessions"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for file in (*folder.iterdir(), *_entries(hub).glob("*")):
+        if file.stat().st_mtime < time.time():
+            file.unlink()
+    key = folder / secrets.token_hex(8)
+    words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", hub.settings.person, "-f", str(key))
+    try:
+        subprocess.run(words, check=True)  # noqa: S603  of OpenSSH
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise BpError(f"no key for the session: {error}", "install OpenSSH 8.5 or newer") from None
+    return key
+
+
+def _entries(hub: Hub) -> Path:
+    """Return the folder of settings that the `config` of the archive includes."""
+    return hub.settings.folder / "sessions"
+
+
+def _write_entry(hub: Hub, key: Path, name: str, seconds: float) -> None:
+    """Write how ssh reaches a session by its name, and say that."""
+    program = shlex.join((sys.executable, str(Path(sys.argv[0]).resolve())))
+    lines = [f"Host {name}", f"User {hub.settings.person}", f"ProxyCommand {program} session connect %n"]
+    # The connection is that of bp, which trusts its machine or pod by then. A sign of life would be one of work.
+    lines += [f'IdentityFile "{key}"', "IdentitiesOnly yes", "StrictHostKeyChecking no", "LogLevel ERROR"]
+    lines += ["UserKnownHostsFile /dev/null", "ServerAliveInterval 0", "ControlPath none", "ForwardAgent no"]
+    entry = _entries(hub) / name
+    entry.parent.mkdir(mode=0o700, exist_ok=True)
+    entry.write_text("\n  ".join(lines) + "\n", encoding="utf-8")
+    for file in (key, key.with_suffix(".pub"), entry):
+        os.utime(file, (time.time(), time.time() + seconds))
+    say(f"ssh {name}, if ~/.ssh/config includes {hub.settings.folder / 'config'}; else ssh -F {entry} {name}")
+    say(f"for Remote-SSH of VS Code: ssh-remote+{name}")
+
+
+def _begin(hub: Hub, key: "Path | None", document: Mapping[str, Any], *, is_followed: bool) -> None:
+    """Show the page of a session that starts, or the way for ssh, and let a line of input extend it."""
+    place, name = document.get("machine") or f"{POD}{document['id']}", str(document["id"])
+    if key:
+        _write_entry(hub, key, name, document["for"])
+    elif is_followed:
+        Thread(target=_show, args=(hub, Page(hub, place, name)), daemon=True).start()
+    if is_followed and sys.stdin.isatty():
+        Thread(target=_extend, args=(hub, place, name), daemon=True).start()
+
+
+def _extend(hub: Hub, place: str, name: str) -> None:
+    for _ in sys.stdin:
+        with suppress(BpError):
+            Agent(hub, place, "connect", name, EXTEND).call()
+
+
+class Page:
+    """The page of a session, by one connection to its machine or pod, which is made again if it is lost."""
+
+    def __init__(self, hub: Hub, place: str, name: str) -> None:
+        self._hub, self._place, self._name, self._lock = hub, place, name, Lock()
+        self._channels: Channels | None = None
+
+    def open(self) -> socket.socket:
+        """Return a new connection to the page. Raises BpError."""
+        with self._lock:
+            if not (self._channels and self._channels.is_open):
+                self._channels = self._connect()
+            return self._channels.open()
+
+    def _connect(self) -> Channels:
+        command = (*agent_command(self._hub, self._place), "connect", self._name, PAGE)
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603
+        if not process.stdin or not process.stdout or READY not in process.stdout:
+            raise BpError(f"{self._name} has no page now", f"`bp show {self._name}`")
+        channels = Channels(process.stdout, process.stdin)
+        Thread(target=channels.run, daemon=True).start()
+        return channels
+
+
+def _open(hub: Hub, run: Mapping[str, Any], name: str) -> int:
+    page = Page(hub, place_of(hub, run), name)
+    page.open().close()
+    serve(hub, page=page.open)
+    return 0
+
+
+def _show(hub: Hub, page: Page) -> None:
+    """Serve a page as soon as it answers."""
+    while True:
+        with suppress(BpError, OSError):
+            page.open().close()
+            break
+        time.sleep(_PAUSE)
+    serve(hub, page=page.open)
