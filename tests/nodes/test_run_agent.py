@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.__main__ import AGENT
+from bedplate.programs.agent.run import AGENT
 from bedplate.programs.agent.member import GPUS
 from roles.jobs.role import Jobs
 from tests.testlab.fakes.runs import AgentRun, RunHub, Tree

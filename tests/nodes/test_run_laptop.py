@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.__main__ import AGENT
+from bedplate.programs.agent.run import AGENT
 from bedplate.programs.agent.member import GPUS
 from roles.base import program_files
 from tests.testlab.fakes.laptop import TOKEN, FakeHub, Laptop, oldest_python

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.__main__ import AGENT
+from bedplate.programs.agent.run import AGENT
 from bedplate.programs.agent.ends import END, STARTED
 from bedplate.programs.agent.member import GPUS
 from bedplate.programs.agent.restarts import NO_LEASE

@@ -91,7 +91,7 @@ class Run:
             self._tags.update(fabric_note(os.environ, self._told["ENV"].split()))
         self._pending, self._noting = dict(self._tags), Lock()
         self._reporting, self._command = Thread(target=self._report, daemon=True), tuple[str, ...]()
-        self._environment, self._events, self._left = "", dict[str, int](), 0
+        self._environment, self._events, self._room = "", dict[str, int](), 0
         # Those that it has while it takes part.
         self._member: Any = None
         self._coordinator: Any = None
@@ -402,7 +402,7 @@ class Run:
             self._wake.clear()
             self._put_logs(0, due)
             if time.monotonic() >= events:
-                self._left = _EVENTS_AT_ONCE
+                self._room = _EVENTS_AT_ONCE
                 self._put_output(self._put_events)
                 events = time.monotonic() + _EVENTS
             is_late = is_refused or was_away or self._node or not self._pending
@@ -484,8 +484,8 @@ class Run:
         """Give the hub an event file of TensorBoard that has grown: boards elsewhere read it before the end."""
         size = path.stat().st_size if _EVENT_FILE in path.name else 0
         # A file travels whole, and a few of them must not hold up the reports.
-        if size > self._events.get(name, 0) and size <= self._left:
-            self._left -= size
+        if size > self._events.get(name, 0) and size <= self._room:
+            self._room -= size
             self._hub.put(name, path.read_bytes(), 0)
             self._events[name] = size
 
