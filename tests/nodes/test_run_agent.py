@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.run import AGENT
 from bedplate.programs.agent.member import GPUS
+from bedplate.programs.agent.run import AGENT
 from roles.jobs.role import Jobs
 from tests.testlab.fakes.runs import AgentRun, RunHub, Tree
 from tests.testlab.machines.node_lab import Node, NodeLab, bind_socket

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.run import AGENT
 from bedplate.programs.agent.member import GPUS
+from bedplate.programs.agent.run import AGENT
 from roles.base import program_files
 from tests.testlab.fakes.laptop import TOKEN, FakeHub, Laptop, oldest_python
 from tests.testlab.machines.node_lab import Node, NodeLab, bind_socket

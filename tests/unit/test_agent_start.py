@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from bedplate.programs.agent.run import AGENT
 from bedplate.programs.agent.ends import END, STARTED
 from bedplate.programs.agent.member import GPUS
 from bedplate.programs.agent.restarts import NO_LEASE
+from bedplate.programs.agent.run import AGENT
 from tests.testlab.fakes.laptop import TOKEN, oldest_python
 from tests.testlab.fakes.runs import ARTIFACTS, ROOT, AgentRun, RunHub, wait_for
 

@@ -6,7 +6,6 @@ import shlex
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
