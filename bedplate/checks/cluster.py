@@ -13,6 +13,7 @@ from bedplate.checks.storage import check_declared_site
 from bedplate.plan import FleetPlan
 from bedplate.plan.allocation import joined_sites, pods_size
 from bedplate.plan.cluster import NODE_PODS
+from bedplate.plan.registries import ecr_host, parse_ecr_host
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.network import Interconnect
 
@@ -46,6 +47,30 @@ def check_job_images(context: Context) -> Iterator[Fault]:
     for name in context.fleet.jobs.images.keys() - workers:
         what = f"no group or site with workers is named {name}"
         yield fault(JOB_IMAGE_GROUP, f"jobs.images.{name}", what, one_of(workers))
+
+
+def check_registries(context: Context) -> Iterator[Fault]:
+    """Yield faults of registries that nothing uses, and of images that the machines of a group cannot pull."""
+    fleet, jobs = context.fleet, context.fleet.jobs
+    for name in ("ecr", "registries") if fleet.kubernetes is None else ():
+        if getattr(jobs, name):
+            yield fault(REGISTRY_UNUSED, f"jobs.{name}", "the file has no kubernetes section")
+    regions = fleet.regions.keys() if jobs.ecr else ()
+    for name, image in jobs.images.items():
+        account, region = parse_ecr_host(image.partition("/")[0])
+        is_own = account == fleet.account and image.partition("/")[2].startswith(f"{fleet.name}/")
+        if region and name in fleet.sites:
+            fix = f"write one of {', '.join(jobs.registries) or '`registries`'}, or of another registry"
+            yield fault(
+                IMAGE_UNREACHABLE,
+                f"jobs.images.{name}",
+                f"machines of {name} have no role in AWS to log in to ECR",
+                fix,
+            )
+        elif is_own and region not in regions:
+            fix = f"write {ecr_host(account, next(iter(regions)))}/..." if regions else "write ecr: true"
+            message = f"ECR has no repositories of the fleet in {region}"
+            yield fault(IMAGE_UNREACHABLE, f"jobs.images.{name}", message, fix)
 
 
 def check_control_plane(context: Context) -> Iterator[Fault]:
@@ -164,6 +189,8 @@ def _fixed_machines(plan: FleetPlan) -> Iterator[tuple[str, str, str, list[tuple
 CHECKS = (check_workers, check_job_images, check_control_plane, check_laptop_gateways, check_pods, check_worker_paths)
 NO_CLUSTER = Rule("E602", "Workers need a cluster.", "add the kubernetes section, or write use: ssh")
 JOB_IMAGE_GROUP = Rule("E647", "Only jobs on workers run in containers.", "delete it", section="jobs", at_key=True)
+IMAGE_UNREACHABLE = Rule("E657", "Machines pull images of ECR by a role in AWS.", "write another image", section="jobs")
+REGISTRY_UNUSED = Rule("E658", "Only machines of the cluster pull images.", "delete it", section="jobs", at_key=True)
 _cluster_rule = partial(Rule, section="kubernetes")
 EVEN_CONTROL_PLANE = _cluster_rule(
     "E603", "etcd's quorum gains nothing from an even number of machines.", "write 1, 3, 5 or 7", "etcd FAQ"

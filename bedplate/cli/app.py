@@ -112,6 +112,7 @@ IMAGE_COMMANDS = (
     Command("diff", "images:diff", "bedplate image diff lab-worker-x86_64-1f2e lab-worker-x86_64-6a5b"),
     Command("prune", "images:prune", "bedplate image prune fleet.yaml --keep 3"),
     Command("sweep", "images:sweep", "bedplate image sweep fleet.yaml"),
+    Command("container", "images:container", "bedplate image container build torch"),
 )
 BACKEND_COMMANDS = (Command("init", "deploy:init", "bedplate backend init"),)
 VPN_COMMANDS = (
@@ -166,7 +167,7 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "node": ("Configure and check machines.", NODE_COMMANDS),
         "bundle": ("Deliver code to machines.", BUNDLE_COMMANDS),
         "backend": ("Prepare Pulumi's state.", BACKEND_COMMANDS),
-        "image": ("Bake machine images.", IMAGE_COMMANDS),
+        "image": ("Build images.", IMAGE_COMMANDS),
         "capacity": ("Scale machines with pods.", CAPACITY_COMMANDS),
         "vpn": ("Manage VPN and gateways.", VPN_COMMANDS),
         "kube": ("Run the Kubernetes cluster.", KUBE_COMMANDS),

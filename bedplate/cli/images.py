@@ -1,11 +1,13 @@
-"""The commands of machine images: plan, bake, list, promote, rollback, diff, prune, sweep."""
+"""The commands of machine images: plan, bake, list, promote, rollback, diff, prune, sweep; and container images."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from bedplate.cli.options import Json, OnFleet, WithFleet, WithFleetEnding, printed
-from bedplate.operate import images
+from bedplate.operate import containers, images
+from images.containers import MIRROR
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
 
@@ -83,3 +85,35 @@ def sweep(operator: OnFleet) -> int:
     Finished images are kept.
     """
     return images.sweep(operator)
+
+
+class Action(StrEnum):
+    """What is done with container images."""
+
+    BUILD = "build"
+    PUSH = "push"
+    LIST = "list"
+
+
+def container(
+    action: Annotated[Action, typer.Argument(metavar="ACTION", help="build, push or list.")],
+    recipes: Annotated[
+        list[str] | None, typer.Argument(metavar="[RECIPE]...", help="base, torch, mpi. Default: all, or all built.")
+    ] = None,
+    *,
+    mirror: Annotated[str, typer.Option("--mirror", metavar="URL", help="Debian's archive, for `build`.")] = MIRROR,
+    json: Json = False,
+    operator: WithFleet,
+) -> int:
+    """Build, push or list the standard container images of jobs.
+
+    `build` works for the architecture of this machine, without Docker.
+    """
+    match action:
+        case Action.BUILD:
+            containers.build(operator, recipes or (), mirror.rstrip("/"))
+        case Action.PUSH:
+            containers.push(operator, recipes or ())
+        case Action.LIST:
+            return printed(containers.list_images(operator), as_json=json)
+    return 0

@@ -237,6 +237,9 @@ def _regions(fleet: Fleet, blocks: Blocks) -> tuple[RegionPlan, ...]:
     )
 
 
+_PLAIN = "http://"
+
+
 def _control_plane(
     fleet: Fleet, regions: tuple[RegionPlan, ...], record: Record, catalog: Catalog
 ) -> ControlPlane | None:
@@ -249,7 +252,9 @@ def _control_plane(
     members = place_members(home, names, record.addresses, catalog.offered(spec.type, home.name))
     containerd = catalog.software_set(fleet.software).value("containerd")
     version = catalog.kubernetes(cluster.version)
-    return ControlPlane(spec.type, version, members, containerd, cluster.mirrors, cluster.pod_roles)
+    # Without an entry containerd speaks https.
+    plain = {url.removeprefix(_PLAIN): url for url in fleet.jobs.registries if url.startswith(_PLAIN)}
+    return ControlPlane(spec.type, version, members, containerd, {**plain, **cluster.mirrors}, cluster.pod_roles)
 
 
 def _addresses(control: ControlPlane | None) -> Mapping[str, IPv4Address]:

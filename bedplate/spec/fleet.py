@@ -47,6 +47,7 @@ from bedplate.spec.text import (
     PolicyArn,
     RegionName,
     RegistryName,
+    RegistryUrl,
     Slug,
     SoftwareName,
     SshKey,
@@ -267,6 +268,19 @@ class Jobs(Spec):
         title="Images",
         description="Container image of jobs on a group of workers, or on the workers of a site, by its name.",
         json_schema_extra=on_edit(free(_NEXT_RUN)),
+    )
+    ecr: bool = Field(
+        default=False,
+        title="Images in ECR",
+        description="Whether ECR has repositories of the standard images in each region, copied from home.",
+        json_schema_extra=on_edit(shrinks("the repositories are protected", Effect.REFUSED, MOVE_DATA)),
+    )
+    registries: tuple[RegistryUrl, ...] = Field(
+        default=(),
+        title="Registries",
+        examples=[["http://registry.lab.example:5000"]],
+        description="Registries to which an operator pushes the standard images, and from which machines pull them.",
+        json_schema_extra=on_edit(free("nothing in AWS; machines pull from them from their next apply on", *EVERY)),
     )
     for_: Duration | None = Field(
         default=None,

@@ -71,6 +71,12 @@ JOB_IMAGE = Rule(
     "write repository@sha256:DIGEST, as `docker buildx imagetools inspect` shows it",
     section="jobs",
 )
+REGISTRY = Rule(
+    "E656",
+    "An operator pushes images there, and machines of the cluster pull them, by http if the address says so.",
+    "write it as http://registry.lab.example:5000",
+    section="jobs",
+)
 _people_rule = partial(Rule, section="people")
 USER_NAME = _people_rule("E503", "It is an account on every node.", "write it as ada", "useradd(8)")
 GROUP_NAME = _people_rule("E513", "It is a group on every node.", "write it as vision", "groupadd(8)")
@@ -300,6 +306,17 @@ MirrorUrl = Annotated[
         "https://, a name, optionally a port and a path",
         "'https://mirror.lab.example'",
         similar=lambda word: [f"https://{_SCHEME.sub('', word)}"],
+    ),
+]
+RegistryUrl = Annotated[
+    str,
+    Syntax(
+        REGISTRY,
+        "registry",
+        rf"https?://{_SERVER}",
+        "http:// or https://, a name or an address, and optionally a port",
+        "http://registry.lab.example:5000",
+        similar=lambda word: [word.rstrip("/"), f"https://{_SCHEME.sub('', word)}"],
     ),
 ]
 JobImage = Annotated[

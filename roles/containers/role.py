@@ -99,6 +99,7 @@ def container_files(mirrors: Mapping[str, str]) -> Iterator[ManagedFile]:
     """Yield containerd's configuration, and the mirror of each registry."""
     yield ManagedFile("Configure containerd", CONFIG, render("containers/config.toml.j2", pause=PAUSE))
     for registry, mirror in mirrors.items():
-        origin = _SERVERS.get(registry, f"https://{registry}")
+        # A mirror without https is the registry itself.
+        origin = mirror if mirror.startswith("http:") else _SERVERS.get(registry, f"https://{registry}")
         text = render("containers/hosts.toml.j2", server=origin, mirror=mirror)
         yield ManagedFile(f"Write the mirror of {registry}", f"{MIRRORS}/{registry}/hosts.toml", text)
