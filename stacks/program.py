@@ -67,6 +67,7 @@ from stacks.options import (
 )
 from stacks.storage.buckets import HubBucket, NodesBucket, ReplicationRole, StoreBucket, StoreReplication
 from stacks.storage.files import FileSystemInputs, SharedFileSystem
+from stacks.storage.repositories import ImageRepositories
 from stacks.vpn import GatewayPeering, PeeredGateway, declare_sites
 
 
@@ -185,6 +186,8 @@ def _declare_storage(context: RegionContext) -> dict[str, SharedFileSystem]:
     NodesBucket(plan, plan.nodes_bucket(context.region.name), key.arn, options)
     if plan.hub and plan.hub.bucket and plan.hub.region == context.region.name:
         HubBucket(plan, plan.hub.bucket, key.arn, options)
+    if plan.jobs.ecr:
+        ImageRepositories(plan, context.region, options)
     if not context.region.home:
         FleetParameters(plan.name, boot_parameters(plan), key.arn, options)
     pulumi.export("data_key_arn", key.arn)

@@ -102,6 +102,7 @@ _NOT_THERE = (
     "ServerSideEncryptionConfigurationNotFoundError",
     "ParameterNotFound",
     "ParameterVersionNotFound",
+    "RepositoryNotFoundException",
     "ResourceNotFoundException",
 )
 # The IAM action prefix of a service, where it differs from the service's name in boto3.

@@ -168,6 +168,13 @@ def find_bucket(client: AwsClient, creation: Creation) -> Iterator[str]:
     yield creation.inputs["bucket"]
 
 
+def find_repository(client: AwsClient, creation: Creation) -> Iterator[str]:
+    """Yield the repository with the name, which is its id."""
+    name = creation.inputs["name"]
+    client.call("ecr", creation.region, "describe_repositories", repositoryNames=[name])
+    yield name
+
+
 def find_secret(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the secret with the name."""
     secret = client.call("secretsmanager", creation.region, "describe_secret", SecretId=creation.inputs["name"])
@@ -350,6 +357,7 @@ FINDERS: Mapping[str, Finder] = MappingProxyType(
         "aws:ec2transitgateway/vpcAttachment:VpcAttachment": tagged(
             "describe_transit_gateway_vpc_attachments", "TransitGatewayAttachmentId"
         ),
+        "aws:ecr/repository:Repository": find_repository,
         "aws:efs/fileSystem:FileSystem": find_file_system,
         "aws:efs/mountTarget:MountTarget": find_mount_target,
         "aws:iam/instanceProfile:InstanceProfile": find_instance_profile,
@@ -392,6 +400,7 @@ REPEATABLE = frozenset(
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
         "aws:ec2/peeringConnectionOptions:PeeringConnectionOptions",
         "aws:ec2/vpcPeeringConnectionAccepter:VpcPeeringConnectionAccepter",
+        "aws:ecr/replicationConfiguration:ReplicationConfiguration",
         "aws:efs/backupPolicy:BackupPolicy",
         "aws:efs/fileSystemPolicy:FileSystemPolicy",
         "aws:iam/rolePolicy:RolePolicy",

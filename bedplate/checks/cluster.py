@@ -186,7 +186,15 @@ def _fixed_machines(plan: FleetPlan) -> Iterator[tuple[str, str, str, list[tuple
         yield "hub.type", hub.type, hub.region, [(hub.node, hub.zone)]
 
 
-CHECKS = (check_workers, check_job_images, check_control_plane, check_laptop_gateways, check_pods, check_worker_paths)
+CHECKS = (
+    check_workers,
+    check_job_images,
+    check_registries,
+    check_control_plane,
+    check_laptop_gateways,
+    check_pods,
+    check_worker_paths,
+)
 NO_CLUSTER = Rule("E602", "Workers need a cluster.", "add the kubernetes section, or write use: ssh")
 JOB_IMAGE_GROUP = Rule("E647", "Only jobs on workers run in containers.", "delete it", section="jobs", at_key=True)
 IMAGE_UNREACHABLE = Rule("E657", "Machines pull images of ECR by a role in AWS.", "write another image", section="jobs")

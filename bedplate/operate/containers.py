@@ -119,7 +119,8 @@ def _registry(plan: FleetPlan, host: str, place: str) -> Iterator[_Registry]:
     if "://" in place:
         yield _Registry(prefix, {}, is_plain=place.startswith("http://"))
         return
-    answer = open_account(plan).call("ecr", place, "get_authorization_token")
+    client = open_account(plan)
+    answer = client.call("ecr", place, "get_authorization_token")
     login = {"auths": {host: {"auth": answer["authorizationData"][0]["authorizationToken"]}}}
     with TemporaryDirectory(prefix="bedplate-") as name:
         file = Path(name) / "auth.json"

@@ -25,6 +25,10 @@ _RESOURCES: Mapping[str, Resources] = MappingProxyType(
         "": _ANY,
         "budgets:": ("arn:aws:budgets::ACCOUNT:budget/FLEET",),
         "cloudwatch:": ("arn:aws:cloudwatch:*:ACCOUNT:alarm:FLEET-*",),
+        "ecr:": ("arn:aws:ecr:*:ACCOUNT:repository/FLEET/*",),
+        "ecr:DescribeRegistry": _ANY,
+        "ecr:GetAuthorizationToken": _ANY,
+        "ecr:PutReplicationConfiguration": _ANY,
         "iam:": _ROLES,
         "iam:CreateServiceLinkedRole": ("arn:aws:iam::ACCOUNT:role/aws-service-role/*",),
         # `doctor` asks about the deployer, and `up` about roles of services.
@@ -196,7 +200,7 @@ Commands that end running machines read them with `autoscaling:DescribeAutoScali
 
 `recover` searches for objects with `autoscaling:DescribeAutoScalingGroups`, `budgets:ViewBudget`,
 `cloudwatch:DescribeAlarms`, `ec2:Describe*`, `ec2:GetSubnetCidrReservations`,
-`ec2:GetTransitGatewayRouteTableAssociations`, `ec2:SearchTransitGatewayRoutes`,
+`ec2:GetTransitGatewayRouteTableAssociations`, `ec2:SearchTransitGatewayRoutes`, `ecr:DescribeRepositories`,
 `elasticfilesystem:DescribeFileSystems`, `elasticfilesystem:DescribeMountTargets`, `iam:GetInstanceProfile`,
 `iam:GetOpenIDConnectProvider`, `iam:GetRole`, `iam:ListOpenIDConnectProviders`, `kms:DescribeKey`, `kms:ListAliases`,
 `kms:ListKeys`, `kms:ListResourceTags`, `logs:DescribeLogGroups`, `route53:GetHostedZone`, `route53:ListHostedZones`,

@@ -233,6 +233,7 @@ DOCUMENTED = {
     "bedplate/account/objects.py": ("docs/aws-account.md ### Recover",),
     "bedplate/account/session.py": ("docs/ssh.md ## Permissions",),
     "bedplate/account/vpn.py": ("docs/vpn.md", "docs/vpn-keys.md", "docs/vpn-sites.md"),
+    "bedplate/operate/containers.py": ("docs/containers.md ### Permissions",),
     "bedplate/operate/hub.py": ("docs/hub.md ### Purge",),
     "bedplate/operate/doctor.py": ("docs/aws-account.md ### Status and doctor", "docs/ssh.md ## Permissions"),
     "bedplate/operate/status.py": ("docs/aws-account.md ### Status and doctor",),

@@ -95,6 +95,8 @@ SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 8}, "retentionInDays"),
     ("aws:cloudwatch/metricAlarm:MetricAlarm", {"comparisonOperator": "Above"}, "comparisonOperator"),
     ("aws:cloudwatch/metricAlarm:MetricAlarm", {"metricName": None}, "metricName"),
+    ("aws:ecr/repository:Repository", {"name": "Lab/base"}, "name"),
+    ("aws:ecr/repository:Repository", {"imageTagMutability": "ALWAYS"}, "imageTagMutability"),
     ("aws:budgets/budget:Budget", {"timeUnit": "WEEKLY"}, "timeUnit"),
     ("aws:budgets/budget:Budget", {"limitUnit": None}, "limitUnit"),
 )

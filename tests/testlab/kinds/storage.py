@@ -1,4 +1,4 @@
-"""Fixtures of EFS and S3; SERVICES has all fixtures outside networks."""
+"""Fixtures of EFS, S3 and ECR; SERVICES has all fixtures outside networks."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.testlab.kinds.identity import COPIES, IDENTITY
 from tests.testlab.kinds.machines import MACHINES
 from tests.testlab.kinds.names import NAMES
 from tests.testlab.kinds.world import KindFixture, fresh
-from tests.testlab.rehearsal.live import Describe, describe_all, describe_by_call, describe_fakes, own_id
+from tests.testlab.rehearsal.live import Describe, describe_all, describe_by_call, describe_fakes, id_list, own_id
 
 
 def _of_bucket(operation: str) -> Describe:
@@ -33,6 +33,11 @@ def _bucket_tags(aws: Aws, ident: str) -> object:
 
 _EXPIRE = {"id": "old", "status": "Enabled", "noncurrentVersionExpiration": {"noncurrentDays": 30}}
 _GIVE_UP = {"id": "uploads", "status": "Enabled", "abortIncompleteMultipartUpload": {"daysAfterInitiation": 7}}
+_ELSEWHERE = {"region": "eu-west-1", "registryId": "111122223333"}
+_COPIED_IMAGES = {
+    "destinations": [{"region": "us-east-1", "registryId": "111122223333"}, _ELSEWHERE],
+    "repositoryFilters": [{"filter": "lab/", "filterType": "PREFIX_MATCH"}],
+}
 _PRIVATE = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
 
 STORAGE = (
@@ -167,6 +172,23 @@ STORAGE = (
         changes={"content": "two", "contentType": "text/plain"},
         read_back=describe_all(_object("head_object"), _object("get_object_tagging")),
         not_returned=frozenset({"bucket", "content", "key"}),
+    ),
+    KindFixture(
+        "aws:ecr/repository:Repository",
+        inputs=lambda _world: {"name": fresh("lab/base")},
+        changes={"imageTagMutability": "IMMUTABLE"},
+        read_back=describe_all(
+            describe_by_call("ecr", "describe_repositories", repositoryNames=id_list),
+            lambda aws, ident, _inputs: aws.call(
+                "ecr", "list_tags_for_resource", resourceArn=aws.arn("ecr", f"repository/{ident}")
+            )["tags"],
+        ),
+    ),
+    KindFixture(
+        "aws:ecr/replicationConfiguration:ReplicationConfiguration",
+        inputs=lambda _world: {"replicationConfiguration": {"rules": [_COPIED_IMAGES]}},
+        changes={"replicationConfiguration": {"rules": [{**_COPIED_IMAGES, "destinations": [_ELSEWHERE]}]}},
+        read_back=lambda aws, _ident, _inputs: aws.call("ecr", "describe_registry")["replicationConfiguration"],
     ),
 )
 
