@@ -121,7 +121,7 @@ def _pack_wheels(recipe: str, folder: Path, target: Path, unpack: Install) -> No
                 continue
             data = path.read_bytes() if inside.startswith("bin/") else None
             entry = archive.gettarinfo(path, f"{_PACKAGES if data is None else _WHEELS}{inside}")
-            entry.uid = entry.gid = 0
+            entry.uid = entry.gid = entry.mtime = 0
             entry.uname = entry.gname = ""
             entry.mode = 0o755 if entry.mode & 0o100 else 0o644
             with path.open("rb") as file:

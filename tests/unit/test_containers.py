@@ -1,0 +1,356 @@
+"""Container images for jobs: what a build makes of packages and wheels, its failures, pushes and the list of images."""
+
+import gzip
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from bedplate.account.client import AwsClient
+from bedplate.bundle import BundleTarget
+from bedplate.cli import run
+from bedplate.errors import InputError, MachineError
+from images import containers
+from images.containers import build, read_image
+
+ROOT = Path(__file__).parents[2]
+HOME = "us-west-2"
+# In place of mmdebstrap: it prints packages, files of a machine, and what the hook puts into the root folder.
+DEBIAN = """#!/usr/bin/python3
+import io, json, os, sys, tarfile
+hook = next(word for word in sys.argv if "tar-in" in word)
+with open(os.environ["SEEN"], "w") as seen:
+    json.dump([sys.argv[1:], os.environ["SOURCE_DATE_EPOCH"]], seen)
+with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as out:
+    for name in ("./bin/sh", "./etc/debian_version", "./usr/local/share/note"):
+        entry = tarfile.TarInfo(name)
+        entry.size = 4
+        out.addfile(entry, io.BytesIO(b"text"))
+    device = tarfile.TarInfo("./dev/null")
+    device.type = tarfile.CHRTYPE
+    out.addfile(device)
+    with tarfile.open(hook.split()[1].strip("'")) as wheels:
+        for entry in wheels:
+            out.addfile(entry, wheels.extractfile(entry))
+sys.stdout.flush()
+if message := os.environ.get("FAILURE"):
+    sys.exit(message)
+"""
+# In place of skopeo: it notes its words and its login, and knows the images that it has copied.
+SKOPEO = """#!/usr/bin/python3
+import json, os, sys
+words, file = sys.argv[1:], os.environ.get("REGISTRY_AUTH_FILE")
+with open(os.environ["SEEN"], "a") as seen:
+    login = [oct(os.stat(file).st_mode & 0o777), json.load(open(file))] if file else None
+    seen.write(json.dumps([words, login]) + chr(10))
+pushed = os.environ["SEEN"] + words[-1].split("/")[2]
+if os.environ.get("AWAY", "nowhere") in words[-1]:
+    sys.exit('time="now" level=fatal msg="connection refused"')
+if "inspect" in words and not os.path.exists(pushed):
+    sys.exit('time="now" level=fatal msg="Error reading manifest: manifest unknown: no such image"')
+open(pushed, "w").close()
+"""
+Program = Callable[[str, str], None]
+
+
+@pytest.fixture
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file in which the programs in the place of others note what they get."""
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
+    return tmp_path / "seen"
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: Path) -> Program:
+    """Return a function that puts a program before all others."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def write(name: str, text: str) -> None:
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+
+    return write
+
+
+def unpack(target: BundleTarget, lock: Path, folder: Path) -> None:
+    """Write what pip makes of wheels on this machine, with names of this machine."""
+    texts = {
+        "uv/__init__.py": "",
+        "uv-1.dist-info/METADATA": "Name: uv\n",
+        "uv-1.dist-info/RECORD": f"{os.getpid()}\n",
+        "bin/torchrun": f"#!{folder}/python3\nrun\n",
+        "bin/long": f"#!/bin/sh\n'''exec' \"{folder}/python3\" \"$0\" \"$@\"\n' '''\nrun\n",
+        "bin/shell": "#!/bin/sh\nrun\n",
+        "lock": lock.read_text(),
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755 if name.startswith("bin/") else 0o600)
+
+
+def layers_of(folder: Path) -> Sequence[Mapping[str, bytes]]:
+    """Return the files of each layer."""
+    blobs = folder / "blobs/sha256"
+    index = json.loads((folder / "index.json").read_text())
+    manifest = json.loads((blobs / index["manifests"][0]["digest"][7:]).read_text())
+    layers = []
+    for layer in manifest["layers"]:
+        data = gzip.decompress((blobs / layer["digest"][7:]).read_bytes())
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            layers.append({entry.name: file.read() for entry in archive if (file := archive.extractfile(entry))})
+    return layers
+
+
+def test_packages_and_wheels_are_separate_layers(program: Program, seen: Path, tmp_path: Path) -> None:
+    """Programs of wheels name Debian's Python, and nothing names this machine; devices are left out."""
+    program("mmdebstrap", DEBIAN)
+
+    built = build("base", tmp_path / "base-amd64", "http://mirror.lab.example/debian", unpack)
+
+    packages, wheels = layers_of(tmp_path / "base-amd64")
+    assert packages.keys() == {"./bin/sh", "./etc/debian_version"}
+    python = "usr/local/lib/python3.13/dist-packages"
+    names = {
+        "bin/torchrun",
+        "bin/long",
+        "bin/shell",
+        *(f"lib/python3.13/dist-packages/{name}" for name in ("uv/__init__.py", "uv-1.dist-info/METADATA", "lock")),
+    }
+    assert wheels.keys() == {"./usr/local/share/note", *(f"usr/local/{name}" for name in names)}
+    assert wheels["usr/local/bin/torchrun"] == wheels["usr/local/bin/long"] == b"#!/usr/bin/python3\nrun\n"
+    assert wheels["usr/local/bin/shell"] == b"#!/bin/sh\nrun\n"
+    assert wheels[f"{python}/lock"].startswith(b"uv==")
+    words, epoch = json.loads(seen.read_text())
+    assert "--include=ca-certificates,git,openssh-server,python-is-python3,python3" in words
+    assert [word.split()[2] for word in words[-3:]] == [
+        f"http://mirror.lab.example/debian{end}" for end in ("", "", "-security")
+    ]
+    assert (epoch, built.name, read_image(tmp_path / "base-amd64")) == ("0", "base", built)
+
+
+def test_equal_inputs_make_an_equal_digest(program: Program, tmp_path: Path) -> None:
+    """The second build replaces the first; another recipe has another digest, with its own lock."""
+    program("mmdebstrap", DEBIAN)
+
+    first, again, other = (build(name, tmp_path / f"{name}-amd64", unpack=unpack) for name in ("base", "base", "torch"))
+
+    assert first == again
+    assert first.digest != other.digest
+    _, wheels = layers_of(tmp_path / "torch-amd64")
+    assert b"\ntorch==" in wheels["usr/local/lib/python3.13/dist-packages/lock"]
+    assert sorted(path.name for path in tmp_path.glob("*-amd64")) == ["base-amd64", "torch-amd64"]
+
+
+@pytest.mark.parametrize(
+    ("output", "fix"),
+    [
+        ("E: tar: ./x: No space left on device", "TMPDIR"),
+        ("W: x\nE: Failed to fetch http://mirror", "--mirror"),
+        ("I: x\nE: no keyring", "debian-archive-keyring"),
+        ("E: unable to unshare", "uidmap"),
+        ("killed", "read the error"),
+    ],
+)
+def test_a_failed_build_leaves_the_former_image(
+    output: str, fix: str, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has the words of mmdebstrap and a fix, and no folder of the build remains."""
+    program("mmdebstrap", DEBIAN)
+    folder = tmp_path / "images/base-amd64"
+    folder.parent.mkdir()
+    (folder.parent / ".build-killed").mkdir()
+    built = build("base", folder, unpack=unpack)
+    monkeypatch.setenv("FAILURE", output)
+
+    with pytest.raises(MachineError, match=f"cannot build base: {output.rpartition('E: ')[2]}") as error:
+        build("base", folder, unpack=unpack)
+
+    assert fix in error.value.fix
+    assert read_image(folder) == built
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The fix names the package."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(MachineError, match="mmdebstrap is missing") as error:
+        build("base", tmp_path / "base-amd64", unpack=unpack)
+
+    assert "apt install mmdebstrap" in error.value.fix
+
+
+def _cut_layer(folder: Path) -> None:
+    layer = max((folder / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+    layer.write_bytes(layer.read_bytes()[:-1])
+
+
+def _lose_layer(folder: Path) -> None:
+    max((folder / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size).unlink()
+
+
+def _empty_index(folder: Path) -> None:
+    (folder / "index.json").write_text('{"manifests": []}')
+
+
+def _foreign_file(folder: Path) -> None:
+    (folder / "index.json").write_text('{"manifests": [{"digest": "sha256:../../index.json"}]}')
+
+
+@pytest.mark.parametrize("damage", [_cut_layer, _lose_layer, _empty_index, _foreign_file])
+def test_a_damaged_image_is_found(damage: Callable[[Path], None], program: Program, tmp_path: Path) -> None:
+    """Each file must have its digest; the fix is a new build."""
+    program("mmdebstrap", DEBIAN)
+    folder = tmp_path / "mpi-amd64"
+    build("mpi", folder, unpack=unpack)
+    damage(folder)
+
+    with pytest.raises(InputError, match="damaged") as error:
+        read_image(folder)
+
+    assert "container build mpi" in error.value.fix
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that writes a fleet file with jobs; a cache with the image `base` for this machine exists."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(containers, "arch_here", lambda: "amd64")
+    program("mmdebstrap", DEBIAN)
+    folder = tmp_path / "cache/bedplate/containers"
+    folder.mkdir(parents=True)
+    build("base", folder / "base-amd64", unpack=unpack)
+    (tmp_path / "seen").unlink()
+
+    def write(jobs: str, *edits: tuple[str, str]) -> Path:
+        text = (ROOT / "tests/data/fleets/base.yaml").read_text().replace("allow: {}", f"jobs: {jobs}\nallow: {{}}")
+        for old, new in (("111122223333", "123456789012"), *edits):
+            text = text.replace(old, new)
+        (tmp_path / "fleet.yaml").write_text(text)
+        return tmp_path / "fleet.yaml"
+
+    return write
+
+
+def notes(seen: Path) -> list[tuple[list[str], Any]]:
+    """Return the words and the login of each call of skopeo."""
+    return [tuple(json.loads(line)) for line in seen.read_text().splitlines()]
+
+
+def test_ecr_gets_an_image_with_a_token_that_no_list_of_processes_shows(
+    fleet: Callable[..., Path],
+    program: Program,
+    seen: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It goes to the home region, and each region has an address; an image that is there is not sent again."""
+    program("skopeo", SKOPEO)
+    file = fleet("{ecr: true}")
+    digest = read_image(file.parent / "cache/bedplate/containers/base-amd64").digest
+
+    with mock_aws():
+        client = AwsClient(boto3.session.Session("key", "secret"))
+        monkeypatch.setattr("bedplate.account.client.open_client", lambda: client)
+        statuses = [run(["image", "container", "push", "base", "--fleet", str(file)]) for _ in range(2)]
+
+    out, _ = capsys.readouterr()
+    host = f"123456789012.dkr.ecr.{HOME}.amazonaws.com"
+    assert statuses == [0, 0]
+    assert out.splitlines()[0] == f"base amd64: {host}/lab/base@{digest}"
+    assert out.splitlines()[1] == f"base amd64: {host.replace(HOME, 'us-east-1')}/lab/base@{digest}"
+    (_, login), (copy, _), (inspect, _) = notes(seen)
+    assert login[0] == "0o600"
+    assert login[1]["auths"].keys() == {host}
+    token = login[1]["auths"][host]["auth"]
+    assert copy[-1] == f"docker://{host}/lab/base:amd64-{digest[7:19]}"
+    assert {"--preserve-digests", "--dest-tls-verify=true"} <= {*copy}
+    assert "inspect" in inspect
+    assert token
+    assert token not in f"{out}{copy}{inspect}"
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "fix"),
+    [
+        (["push", "torch"], "not built for amd64: torch", "container build torch"),
+        (["push", "tensor"], "no recipe is named tensor", "base, torch, mpi"),
+        (["build", "tensor"], "no recipe is named tensor", "base, torch, mpi"),
+    ],
+)
+def test_a_mistake_is_named_before_anything_is_done(
+    words: list[str], message: str, fix: str, fleet: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The fix has the command or the key."""
+    file = fleet("{registries: ['http://localhost:5000']}")
+
+    assert run(["image", "container", *words, "--fleet", str(file)]) == 2
+
+    _, err = capsys.readouterr()
+    assert message in err
+    assert fix in err
+
+
+def test_a_push_needs_a_registry(fleet: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """The fix has the keys."""
+    assert run(["image", "container", "push", "--fleet", str(fleet("{ask_above: 5}"))]) == 2
+
+    assert "add `ecr: true` or registries" in capsys.readouterr().err
+
+
+def test_a_registry_that_is_away_is_named(
+    fleet: Callable[..., Path],
+    program: Program,
+    seen: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other registry gets the image, the status is 6, and the list says what it does not know."""
+    program("skopeo", SKOPEO)
+    monkeypatch.setenv("AWAY", "away.lab.example")
+    file = fleet("{registries: ['http://away.lab.example', 'https://here.lab.example']}")
+
+    assert run(["image", "container", "push", "--fleet", str(file)]) == 6
+    out, err = capsys.readouterr()
+    assert out.startswith("base amd64: here.lab.example/lab/base@sha256:")
+    assert "away.lab.example/lab: connection refused" in err
+
+    assert run(["image", "container", "list", "--json", "--fleet", str(file)]) == 6
+    out, err = capsys.readouterr()
+    (image,) = json.loads(out)
+    assert (image["recipe"], image["built"], image["pushed"]) == ("base", "amd64", ["https://here.lab.example"])
+    assert "unknown: away.lab.example/lab: connection refused" in err
+    assert {word for words, _ in notes(seen) for word in words if "tls" in word} == {
+        "--tls-verify=false",
+        "--tls-verify=true",
+        "--dest-tls-verify=true",
+    }
+
+
+def test_a_group_with_another_architecture_is_named(
+    fleet: Callable[..., Path], program: Program, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its machines cannot run the image; the list has the groups that use it."""
+    program("skopeo", SKOPEO)
+    digest = read_image(tmp_path / "cache/bedplate/containers/base-amd64").digest
+    image = f"localhost:5000/lab/base@{digest}"
+    group = "train:\n    use: kubernetes\n    types: [m7g.large]\n    nodes: {min: 0, max: 2}\n"
+    arm = f"{group}    ladder: [{{region: us-west-2}}]\n  old:"
+    text = f"{{registries: ['http://localhost:5000'], images: {{train: '{image}'}}}}"
+    file = fleet(text, ("train:\n    use: kubernetes", arm + "\n    use: kubernetes"))
+
+    assert run(["image", "container", "list", "--fleet", str(file)]) == 3
+
+    out, err = capsys.readouterr()
+    assert "train" in out.splitlines()[1]
+    assert "train: its machines are arm64, but base sha256:" in err
