@@ -426,7 +426,8 @@ def test_event_files_of_tensorboard_are_on_the_hub_before_the_end(hub: RunHub, t
     echo one >a/$n; echo x >model; head -c 200 /dev/zero >$n.large
     until [ -e ../sent ]; do sleep 0.05; done; echo two >>a/$n; until [ -e ../go ]; do sleep 0.05; done"""
     run = shell(hub, tmp_path, script)
-    run.pauses = {"_UPLOAD": 0.1, "_EVENTS": 0.1, "_EVENTS_AT_ONCE": 100}
+    run.pauses = {"_UPLOAD": 0.1}
+    run.before = "from bedplate.programs.agent import uploads; uploads._EVENTS, uploads._EVENTS_AT_ONCE = 0.1, 100"
     name = f"{ARTIFACTS}/output/a/events.out.tfevents.1"
     process = run.start()
     wait_for(lambda: hub.files.get(name) == b"one\n")

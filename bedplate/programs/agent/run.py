@@ -15,7 +15,6 @@ from http import HTTPStatus
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
-from urllib.parse import quote
 
 from ..connection import Connection, HubError
 from ..elements import ENDS
@@ -32,6 +31,7 @@ from .ranks import Ranks
 from .restarts import NO_CODE, NOTICED, PEER_LOST, REFUSED, REPEATED, History, Policy, history_of
 from .sources import LIST, REQUIREMENTS, BuildError
 from .spool import Spool
+from .uploads import Uploads
 from .witness import Witness
 
 AGENT = "/usr/local/bin/bedplate-agent"
@@ -46,8 +46,6 @@ _PORT = 29_399
 # note before an attempt, before agents leave that are made again, and between looks for a pack.
 _PATIENCE, _PATIENCE_AT_END, _REPORT, _REPEAT, _UPLOAD = 600.0, 86_400.0, 30.0, 10.0, 5.0
 _NOTE, _LEAVE, _LOOK = 2.0, 10.0, 0.1
-# What event files of TensorBoard have in their names, seconds between two looks for them, and bytes that travel then.
-_EVENT_FILE, _EVENTS, _EVENTS_AT_ONCE = "tfevents", 60.0, 32 << 20
 # Seconds from which the hub hears of an idle program.
 _IDLE = 600.0
 # MLflow takes so many tags in one request. Once, a hub may refuse by mistake.
@@ -80,7 +78,8 @@ class Run:
         self._code = Code(Path(self._told["CACHE"]), self._told["PACKS"].split(","))
         certificate = Path(self._told["CERT"]).read_text(encoding="ascii")
         self._hub = Connection(self._told["HUB"], certificate, self._token, self._told["ADDRESS"])
-        self._over, self._wake, self._spools = Event(), Event(), dict[str, Spool]()
+        self._uploads = Uploads(self._hub, folder, self._told["ARTIFACTS"])
+        self._over, self._wake = Event(), Event()
         self._witness, self._ran = Witness(folder / "logs"), f"ran.{time.time():.0f}"
         self._is_pod, self._machine = not variables, self._told["MACHINE"] or socket.gethostname()
         # Agents on machines wait for each other, and for GPUs, before they have any. A pod has its own meanwhile.
@@ -91,7 +90,7 @@ class Run:
             self._tags.update(fabric_note(os.environ, self._told["ENV"].split()))
         self._pending, self._noting = dict(self._tags), Lock()
         self._reporting, self._command = Thread(target=self._report, daemon=True), tuple[str, ...]()
-        self._environment, self._events, self._room = "", dict[str, int](), 0
+        self._environment = ""
         # Those that it has while it takes part.
         self._member: Any = None
         self._coordinator: Any = None
@@ -331,13 +330,14 @@ class Run:
         """Start the ranks of this node for an attempt, from the path of a checkpoint if there is one."""
         self._attempt, self._had = start["attempt"], min(self._had, time.monotonic())
         command = ("sh", "-c", start["command"]) if "command" in start else self._command
+        spools = self._uploads.spools
         for rank, own in self._environments(environment, start, resume):
             name = f"{self._attempt}/{self._log_name(rank)}"
             # Runs of machines have no log but their parts.
-            self._spools[name] = Spool(self._folder / "logs" / name, is_copied=self._is_pod and not rank)
+            spools[name] = Spool(self._folder / "logs" / name, is_copied=self._is_pod and not rank)
             if not rank and (note := self._tags.get("note")):
-                self._spools[name].write(f"bedplate: {note}\n".encode())
-            ranks.start(rank, command, own, self._spools[name])
+                spools[name].write(f"bedplate: {note}\n".encode())
+            ranks.start(rank, command, own, spools[name])
         self._note_time("started")
         if not self._reporting.is_alive():
             self._reporting.start()
@@ -395,16 +395,13 @@ class Run:
 
         If the hub refuses that twice, the person may not run it any more.
         """
-        due, is_refused, was_away, events = 0.0, False, False, 0.0
+        due, is_refused, was_away = 0.0, False, False
         while not self._over.is_set():
             if due:
                 self._wake.wait(_UPLOAD)
             self._wake.clear()
-            self._put_logs(0, due)
-            if time.monotonic() >= events:
-                self._room = _EVENTS_AT_ONCE
-                self._put_output(self._put_events)
-                events = time.monotonic() + _EVENTS
+            self._uploads.put_logs(0, due)
+            self._uploads.put_events()
             is_late = is_refused or was_away or self._node or not self._pending
             if (time.monotonic() < due and is_late) or self._over.is_set():
                 continue
@@ -448,46 +445,11 @@ class Run:
             if not self._node and (cause := self._hub.call(question, patience=0).get("cause")):
                 self._member.ask(str(cause), self._grace, is_over=True)
 
-    def _put_logs(self, patience: float, until: float = float("inf")) -> None:
-        """Give the hub what it lacks of the output. What it refuses now, such as on a full disk, it gets later."""
-        for folder in self._folder.glob("logs/*/*"):
-            name = str(folder.relative_to(self._folder / "logs"))
-            with suppress(HubError):
-                for part, data in self._spools.setdefault(name, Spool(folder)).missing():
-                    if time.monotonic() > until:
-                        return
-                    self._hub.put(f"{self._told['ARTIFACTS']}/logs/{name}/{part}", data, patience)
-
     def _leave(self, cause: str) -> None:
         """Say that the run waits again: its agents are made again."""
-        self._put_logs(_LEAVE)
+        self._uploads.put_logs(_LEAVE)
         with suppress(HubError):
             self._send_pending({} if self._node else {"state": "queued", "cause": cause}, _LEAVE)
-
-    def _put_output(self, put: Callable[[str, Path], object]) -> str:
-        """Put each file that the program has left for the hub to its place there; return why one is not there."""
-        left, refused = [self._folder / "output", self._folder / LIST], ""
-        # Folders may be deeper than the calls of Python.
-        while left:
-            path = left.pop()
-            name = quote(os.fsencode(path.relative_to(self._folder)))
-            try:
-                if path.is_dir() and not path.is_symlink():
-                    left += sorted(path.iterdir(), reverse=True)
-                elif path.is_file() and not path.is_symlink():
-                    put(f"{self._told['ARTIFACTS']}/{name}", path)
-            except (HubError, OSError) as error:
-                refused = f"not all files are kept, such as {name}: {error}"
-        return refused
-
-    def _put_events(self, name: str, path: Path) -> None:
-        """Give the hub an event file of TensorBoard that has grown: boards elsewhere read it before the end."""
-        size = path.stat().st_size if _EVENT_FILE in path.name else 0
-        # A file travels whole, and a few of them must not hold up the reports.
-        if size > self._events.get(name, 0) and size <= self._room:
-            self._room -= size
-            self._hub.put(name, path.read_bytes(), 0)
-            self._events[name] = size
 
     def _set_tags(self, tags: Mapping[str, str], patience: float, run: str = "") -> None:
         # A database refuses text that is not UTF-8. Names of checkpoints may be such.
@@ -501,8 +463,8 @@ class Run:
         """Give the hub the rest of the output, and the end, once. Raises HubError."""
         if (self._folder / RECORDED).exists():
             return
-        self._put_logs(patience)
-        if refused := self._put_output(lambda name, path: self._hub.send(name, path, patience)):
+        self._uploads.put_logs(patience)
+        if refused := self._uploads.put_output(patience):
             self._tags["output"] = refused
         tags = {**self._tags, **end["tags"]}
         if self._node:

@@ -1,0 +1,69 @@
+"""What a run gives to the hub as files: output of its ranks, event files while it goes on, and what it leaves."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from ..connection import Connection, HubError
+from .sources import LIST
+from .spool import Spool
+
+# What event files of TensorBoard have in their names, seconds between two looks for them, and bytes that travel then.
+_EVENT_FILE, _EVENTS, _EVENTS_AT_ONCE = "tfevents", 60.0, 32 << 20
+
+
+class Uploads:
+    """The files of a run, which is in a folder, and their place on the hub. `spools` have the output by its name."""
+
+    def __init__(self, hub: Connection, folder: Path, place: str) -> None:
+        self._hub, self._folder, self._place = hub, folder, place
+        self.spools = dict[str, Spool]()
+        self._events, self._due, self._room = dict[str, int](), 0.0, 0
+
+    def put_logs(self, patience: float, until: float = float("inf")) -> None:
+        """Give the hub what it lacks of the output. What it refuses now, such as on a full disk, it gets later."""
+        for folder in self._folder.glob("logs/*/*"):
+            name = str(folder.relative_to(self._folder / "logs"))
+            with suppress(HubError):
+                for part, data in self.spools.setdefault(name, Spool(folder)).missing():
+                    if time.monotonic() > until:
+                        return
+                    self._hub.put(f"{self._place}/logs/{name}/{part}", data, patience)
+
+    def put_output(self, patience: float) -> str:
+        """Give the hub the files that the program has left for it; return why one is not there."""
+        return self._put_each(lambda name, path: self._hub.send(name, path, patience))
+
+    def put_events(self) -> None:
+        """Give the hub event files of TensorBoard that have grown: boards elsewhere read them before the end."""
+        if time.monotonic() >= self._due:
+            self._room = _EVENTS_AT_ONCE
+            self._put_each(self._put_event_file)
+            self._due = time.monotonic() + _EVENTS
+
+    def _put_event_file(self, name: str, path: Path) -> None:
+        size = path.stat().st_size if _EVENT_FILE in path.name else 0
+        # A file travels whole, and a few of them must not hold up the reports.
+        if size > self._events.get(name, 0) and size <= self._room:
+            self._room -= size
+            self._hub.put(name, path.read_bytes(), 0)
+            self._events[name] = size
+
+    def _put_each(self, put: Callable[[str, Path], object]) -> str:
+        """Put each file to its place on the hub; return why one is not there."""
+        left, refused = [self._folder / "output", self._folder / LIST], ""
+        # Folders may be deeper than the calls of Python.
+        while left:
+            path = left.pop()
+            name = quote(os.fsencode(path.relative_to(self._folder)))
+            try:
+                if path.is_dir() and not path.is_symlink():
+                    left += sorted(path.iterdir(), reverse=True)
+                elif path.is_file() and not path.is_symlink():
+                    put(f"{self._place}/{name}", path)
+            except (HubError, OSError) as error:
+                refused = f"not all files are kept, such as {name}: {error}"
+        return refused
