@@ -32,6 +32,8 @@ _BP = (
     "programs/program.py",
     "programs/study.py",
     "programs/agent/*.py",
+    "programs/board/*.py",
+    "programs/board/requirements.txt",
     "programs/bp/*.py",
     "programs/bp/jupyter.txt",
     "programs/search/*.py",

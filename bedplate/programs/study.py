@@ -78,9 +78,11 @@ def stored_study(text: str) -> Settings:
     try:
         document = json.loads(text)
         found = {name: {str(key): str(value) for key, value in document[name].items()} for name in _SECTIONS}
+        study, parameters = found["study"], found["parameters"].items()
+        faults = [*_study_faults(study), *(fault for pair in parameters for fault in _parameter_faults(*pair, study))]
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError):
         raise StudyError("no study") from None
-    if any(_study_faults(found["study"])):
+    if faults:
         raise StudyError("no study")
     return found
 

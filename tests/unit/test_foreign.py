@@ -85,6 +85,7 @@ PERMITTED = {
     "bedplate/programs/bp/machine.py": REMOTE,
     "bedplate/programs/bp/secret.py": REMOTE,
     "bedplate/programs/study.py": REMOTE,
+    "bedplate/programs/board/__main__.py": OWN,
     "bedplate/programs/search/driver.py": REMOTE,
     "bedplate/programs/search/__main__.py": OWN,
     "bedplate/programs/bp/search.py": OWN,

@@ -98,6 +98,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
         ("gpus", "show who has, uses and waits for GPUs"),
         ("search", "search for parameters of runs, with early stops"),
         ("session", "work in a run by hand, with ssh or JupyterLab"),
+        ("board", "show runs in TensorBoard, or a study"),
         ("secret", "store values for your runs by name"),
     ):
         commands.add_parser(name, help=text, allow_abbrev=False)
@@ -138,7 +139,7 @@ def _add_options(word: str, parsers: Mapping[str, argparse.ArgumentParser]) -> N
 
         add_options(parsers["run"])
         add_options(parsers["again"], _REPEATED)
-    elif word in {"gpus", "secret", "search", "session"}:
+    elif word in {"gpus", "secret", "search", "session", "board"}:
         import_module(f".{word}", __package__).add_options(parsers[word])
 
 
@@ -162,6 +163,10 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         from .session import act_on_session  # noqa: PLC0415  as above
 
         return act_on_session(hub, options)
+    if options.command == "board":
+        from .board import start_board  # noqa: PLC0415  as above
+
+        return start_board(hub, options)
     if options.command == "search" and options.verb not in {"show", "best"}:
         from .search import act_on_search  # noqa: PLC0415  as above
 

@@ -42,6 +42,8 @@ if sys.version_info < (3, 9):
 from programs.agent.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
+# What an agent needs nothing of.
+_ELSEWHERE = ("programs/bp/", "programs/board/", "programs/search/")
 Object = Mapping[str, Any]
 
 
@@ -240,6 +242,6 @@ def agent_of(program: Path) -> bytes:
     with ZipFile(program) as own, ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
         archive.writestr("__main__.py", _START)
         for name in own.namelist():
-            if name.startswith("programs/") and not name.startswith(("programs/bp/", "programs/search/")):
+            if name.startswith("programs/") and not name.startswith(_ELSEWHERE):
                 archive.writestr(name, own.read(name))
     return buffer.getvalue()

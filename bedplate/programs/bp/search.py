@@ -41,7 +41,7 @@ _OF_DRIVER = {
 _GRACE = 90
 _FLAGS, _MOST = {"scratch-ok": "yes"}, 64
 _PROGRAM, _ENVIRONMENT, _FACTS = "search.pyz", "requirements.txt", "study.json"
-_START = "from pathlib import Path\nfrom programs.search.__main__ import main\nraise SystemExit(main(Path()))\n"
+_START = "from pathlib import Path\nfrom programs.{}.__main__ import main\nraise SystemExit(main(Path()))\n"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +105,8 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
         given |= {"environment_file": _ENVIRONMENT, "grace": _GRACE}
         given["secrets"] = {} if options.dry_run else {"STUDY_TOKEN": hub.study_token(name)}
         given["tags"] = {"search": name, "command": f"bp search {file.name}", "file": json.dumps(settings)}
-        program = code_of(hub, stack.enter_context(open_shadow(hub.folder, _folder(hub, facts))), (), stack)
+        folder = shipped(hub.folder / "search" / name, "search", _FACTS, facts)
+        program = code_of(hub, stack.enter_context(open_shadow(hub.folder, folder)), (), stack)
         say(*_lines(facts, is_known=bool(drivers)))
         both = Code(program.snapshot, program.packs, {**code.new, **program.new}, stack.close)
         return start_code(hub, driver, fleet, given, both)
@@ -201,18 +202,17 @@ def _left(hub: Hub, settings: Settings, drivers: Sequence[Run], price: "float | 
     return f"{float(budget) - spent:.2f}" if unit == "USD" else ""
 
 
-def _folder(hub: Hub, facts: Mapping[str, Any]) -> Path:
-    """Return a folder with the program of a driver, its study, and the environment of that program."""
-    folder = hub.folder / "search" / str(facts["name"])
+def shipped(folder: Path, name: str, facts_file: str, facts: Mapping[str, Any]) -> Path:
+    """Fill a folder with a program of bp's own archive, the facts for it, and the environment of that program."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
-    (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
-    with ZipFile(sys.argv[0]) as own, ZipFile(folder / _PROGRAM, "w", ZIP_DEFLATED) as program:
-        program.writestr("__main__.py", _START)
-        for name in own.namelist():
-            if name.startswith("programs/"):
-                program.writestr(name, own.read(name))
-        (folder / _ENVIRONMENT).write_bytes(own.read(f"programs/search/{_ENVIRONMENT}"))
+    (folder / facts_file).write_text(json.dumps(facts), encoding="utf-8")
+    with ZipFile(sys.argv[0]) as own, ZipFile(folder / f"{name}.pyz", "w", ZIP_DEFLATED) as program:
+        program.writestr("__main__.py", _START.format(name))
+        for file in own.namelist():
+            if file.startswith("programs/") and not file.endswith(_ENVIRONMENT):
+                program.writestr(file, own.read(file))
+        (folder / _ENVIRONMENT).write_bytes(own.read(f"programs/{name}/{_ENVIRONMENT}"))
     return folder
 
 
@@ -254,6 +254,12 @@ def read_search(hub: Hub, verb: str, word: str) -> "tuple[Mapping[str, Any], Seq
     head = [f"driver {drivers[0]['name']} on {drivers[0]['tags'].get('bedplate.machine', 'unknown')}: {state}"]
     head += [f"{len(rows)} of {study['trials']} trials: {counts}; {used:.2f} GPU-h"]
     return facts, [*head, *table(lines)]
+
+
+def study_of(hub: Hub, word: str) -> "tuple[str, Settings]":
+    """Return the name of a study with its person, and its settings. Raises BpError."""
+    (driver, *_), _ = _runs_of(hub, word)
+    return str(driver["tags"]["bedplate.search"]), _settings_of(driver)
 
 
 def _row(run: Run, study: Mapping[str, str], now: float) -> Mapping[str, Any]:

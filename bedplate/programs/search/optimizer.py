@@ -28,7 +28,7 @@ class Optimizer:
 
     def __init__(self, settings: Settings, name: str, count: int) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        study, self._space = settings["study"], {key: _space(text) for key, text in settings["parameters"].items()}
+        study, self._space = settings["study"], {key: space_of(text) for key, text in settings["parameters"].items()}
         self._is_grid, seed = study["sampler"] == "grid", crc32(f"{name}/{count}".encode())
         with warnings.catch_warnings():
             # Of options that are experimental.
@@ -53,7 +53,7 @@ class Optimizer:
             self._again.remove(params)
         self._params.append(params)
         try:
-            values = {key: _typed(text, self._space[key]) for key, text in params.items()}
+            values = {key: typed(text, self._space[key]) for key, text in params.items()}
             trial = create_trial(state=TrialState.WAITING, params=values, distributions=self._space)
             trial.state, trial.datetime_start, trial.datetime_complete = TrialState.RUNNING, datetime.now(), None  # noqa: DTZ005  as Optuna
             self._study.add_trial(trial)
@@ -96,7 +96,8 @@ class Optimizer:
                 self._study.tell(number, value if is_complete else None, _STATES.get(state, TrialState.FAIL))
 
 
-def _space(text: str) -> BaseDistribution:
+def space_of(text: str) -> BaseDistribution:
+    """Return what Optuna calls a parameter of a study."""
     kind, *values = text.split()
     if kind == "choice":
         return CategoricalDistribution(values)
@@ -109,7 +110,8 @@ def _space(text: str) -> BaseDistribution:
     return FloatDistribution(low, high, log=kind == "log", step=step[0] if step else None)
 
 
-def _typed(text: str, space: BaseDistribution) -> Any:  # noqa: ANN401  of the kind of the parameter
+def typed(text: str, space: BaseDistribution) -> Any:  # noqa: ANN401  of the kind of the parameter
+    """Return a value of a parameter. Raises ValueError, unless `ask` writes it as this text."""
     if isinstance(space, CategoricalDistribution):
         return text
     value = int(text) if isinstance(space, IntDistribution) else float(text)

@@ -212,6 +212,8 @@ class SearchHub(FakeHub):
             return error.status, {}, json.dumps({"message": str(error)}).encode()
         query = parse_qs(urlsplit(self.request.target).query)
         name = path.removeprefix(f"{FILES}/")
+        if path == f"{_API}runs/get" and query["run_id"][0] not in self.runs:
+            return 404, {}, b'{"message": "no such run"}'
         with self._lock:
             if name != path and method == "PUT":
                 self.files[name] = body
@@ -227,6 +229,8 @@ class SearchHub(FakeHub):
         if path == "/bedplate/token":
             self.scopes.append(body["scope"])
             return {"token": _STUDY_TOKEN.format(body["scope"])}
+        if path == f"{_API}artifacts/list":
+            return {"files": self._listing(f"7/{query['run_id'][0]}/artifacts/", query["path"][0])}
         if path == "/ajax-api/2.0/mlflow/metrics/get-history-bulk":
             rows = [row for run in query["run_id"] for row in self.runs[run]["rows"]]
             return {"metrics": [row for row in rows if row["key"] == query["metric_key"][0]]}
@@ -255,6 +259,27 @@ class SearchHub(FakeHub):
         elif name != "get":
             return None
         return {"run": self._document(run)}
+
+    def _listing(self, top: str, folder: str) -> list[object]:
+        """Return what a folder of a run has, as MLflow lists it."""
+        paths = {name[len(top) :]: len(data) for name, data in self.files.items() if name.startswith(f"{top}{folder}/")}
+        names = {path[len(folder) + 1 :].partition("/")[0] for path in paths}
+        entries = {f"{folder}/{name}": paths.get(f"{folder}/{name}") for name in sorted(names)}
+        return [{"path": path, "is_dir": size is None, "file_size": size} for path, size in entries.items()]
+
+    def add_run(self, name: str, **tags: str) -> str:
+        """Add a run of a person that goes on, and return its id."""
+        run = f"5ea{len(self.runs):029x}"
+        facts = {"run_id": run, "status": "RUNNING", "start_time": 1_000, "end_time": 0, "run_name": name}
+        tags = {"id": name, "owner": "ada", "state": "running", **tags}
+        own = {"tags": {f"bedplate.{key}": value for key, value in tags.items()}, "params": {}, "rows": []}
+        self.runs[run] = {**facts, **own}
+        return run
+
+    def end_run(self, run: str, status: str = "FINISHED") -> None:
+        """End a run."""
+        self.runs[run].update(status=status, end_time=2_000)
+        self.runs[run]["tags"]["bedplate.state"] = "ended"
 
     @staticmethod
     def _document(run: Mapping[str, Any]) -> object:
