@@ -116,8 +116,10 @@ def remove_person(operator: Operator, plan: FleetPlan, name: str, *, keeps_pods:
     """Delete a person's account in the cluster, and end their work: the cluster refuses their tokens and their pods."""
     client, label = _client(operator, plan), person_name(name)
     account = Key("v1", "ServiceAccount", PEOPLE, label)
-    owner = Key("rbac.authorization.k8s.io/v1", "RoleBinding", label, "bedplate:owner")
-    for key in delete_objects(client, (account, owner)):
+    rights = [
+        Key("rbac.authorization.k8s.io/v1", "RoleBinding", label, f"bedplate:{name}") for name in ("owner", "search")
+    ]
+    for key in delete_objects(client, (account, *rights)):
         operator.show([f"deleted {key}: the cluster refuses the tokens of {name}"])
     close_namespace(client, label, ends_pods=not keeps_pods)
     ended = "their pods run until they end" if keeps_pods else "their pods and Secrets are deleted"

@@ -227,6 +227,6 @@ def used_seconds(run: Mapping[str, Any], now: float) -> float:
     return sum(ran) + (max(now - int(seen) / 1000, 0.0) if is_running else 0.0)
 
 
-def gpu_hours(runs: Sequence[Mapping[str, Any]], gpus: int, now: float) -> float:
-    """Return the hours of GPUs that trials have used."""
-    return sum(used_seconds(run, now) for run in runs) * gpus / 3_600
+def used_hours(runs: Sequence[Mapping[str, Any]], now: float) -> float:
+    """Return the hours for which runs have had their machines."""
+    return sum(used_seconds(run, now) for run in runs) / 3_600

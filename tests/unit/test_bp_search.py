@@ -20,7 +20,7 @@ from tests.testlab.fakes.laptop import TOKEN, Laptop
 from tests.testlab.fakes.runs import ROOT, wait_for
 from tests.testlab.fakes.studies import SearchHub
 from tests.unit.test_agent_start import Machine
-from tests.unit.test_bp_run import FLEET, laptop_at_work
+from tests.unit.test_bp_run import FLEET, IMAGE, created, laptop_at_work, stand_in_for_the_cluster
 
 STUDY = """[study]
 name = lr
@@ -173,6 +173,62 @@ def test_the_driver_gets_what_its_trials_need(quick: Laptop, hub: SearchHub) -> 
     assert "R" * 24 not in json.dumps(facts)
 
 
+def test_in_the_cluster_the_driver_has_an_account_and_trials_have_a_price(quick: Laptop, hub: SearchHub) -> None:
+    """The driver is a pod of the cheapest group without GPUs, and its JobSet has no secret."""
+    cpu = {**FLEET["groups"]["batch"], "gpus": 0, "price": 0.1}
+    hub.answer("/fleet.json", {**FLEET, "ask_above": None, "groups": {**FLEET["groups"], "cpu": cpu}})
+    study("on = small\ncpus = 1", "group = batch\ngpus = 2\nnodes = 2\nscratch-ok = yes\nfor = 1h\npriority = spare")
+    study("parallel = 3", "parallel = 3\nbudget = 7.50 USD")
+    with stand_in_for_the_cluster(quick, quick.programs.parent / "api") as api:
+        done = quick.bp("search", "lr.ini", "-d")
+        jobset, pod = created(api), created(api)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+
+    assert done.returncode == 0, done.stderr
+    assert "trials on batch in the cluster, 4.00 USD an hour each, at most 7.50 USD" in done.stderr
+    assert jobset["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "normal"
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("bedplate-search", True)
+    assert (pod["nodeSelector"], pod["containers"][0]["command"][-2:]) == (
+        {"bedplate/group": "cpu"},
+        ["python", "search.pyz"],
+    )
+    assert pod["containers"][0]["resources"]["limits"] == {"memory": "2Gi"}
+    (driver,) = hub.tagged("search", "ada-lr")
+    assert {name: driver["tags"][f"bedplate.{name}"] for name in ("group", "price", "gpus")} == {
+        "group": "cpu",
+        "price": "0.1",
+        "gpus": "0",
+    }
+    facts = json.loads((quick.cache / "bedplate/lab/search/ada-lr/study.json").read_text())
+    assert {name: facts["tags"][name] for name in ("group", "price", "nodes")} == {
+        "group": "batch",
+        "price": 2.0,
+        "nodes": 2,
+    }
+    assert (facts["parallel"], facts["claims"]) == (3, {"home": "/home"})
+    # The script for a token of the person has no use in a pod.
+    assert facts["cluster"]["token"] == ""
+    assert TOKEN not in json.dumps(jobset)
+
+
+def test_trials_in_the_cluster_are_asked_for_by_their_price(quick: Laptop, hub: SearchHub) -> None:
+    """By their number and time, or a budget that is less; without a price, a budget in US dollars cannot be kept."""
+    study("on = small\ncpus = 1", "group = batch\ngpus = 1\nfor = 10h")
+    with stand_in_for_the_cluster(quick, quick.programs.parent / "api"):
+        asked = quick.bp("search", "lr.ini", "-d")
+        study("parallel = 3", "parallel = 3\nbudget = 10 GPU-h\ntime = 1h")
+        done = quick.bp("search", "lr.ini", "-d")
+        study("name = lr\n", "name = other\n")
+        study("budget = 10 GPU-h", "budget = 10 USD")
+        study("group = batch", f"group = cellar\nimage = {IMAGE}\ncpus = 1\nmemory = 1")
+        unknown = [{**FLEET["groups"]["cellar"], "price": None}]
+        hub.answer("/fleet.json", {**FLEET, "groups": {**FLEET["groups"], "cellar": unknown[0]}})
+        unknown = quick.bp("search", "lr.ini", "--dry-run")
+
+    assert (asked.returncode, "`ask_above`" in asked.stderr) == (2, True), asked.stderr
+    assert done.returncode == 0, done.stderr
+    assert (unknown.returncode, "the price of cellar is unknown" in unknown.stderr) == (2, True), unknown.stderr
+
+
 def test_a_second_driver_is_refused_and_a_changed_study_too(quick: Laptop, hub: SearchHub) -> None:
     """More trials, and a new end of the first driver, are no change."""
     quick.bp("search", "lr.ini", "-d")
@@ -198,10 +254,12 @@ def test_a_second_driver_is_refused_and_a_changed_study_too(quick: Laptop, hub: 
     ("old", "new", "error"),
     [
         ("trials = 5", "trials = many", "lr.ini: [study] `trials = many`: write a number from 1 to 1000"),
-        ("on = small", "group = batch", "batch is of the cluster: a search has its trials on one machine for SSH"),
-        ("on = small", "on = node-1", "node-1 is of the cluster: a search has its trials on one machine for SSH"),
+        ("on = small", "group = batch\nfor = 1d\npriority = interactive", "a run has at most 225m"),
+        ("on = small", "image = none", "no image for runs is named none"),
+        ("on = small", "nodes = 2\nscratch-ok = yes", "a trial has one machine: that of its search"),
         ("cpus = 1", "cpus = many", "argument --cpus: the value is not of the form N"),
-        ("cpus = 1", "nodes = 2", "unrecognized arguments: --nodes=2"),
+        ("cpus = 1", "nodes = 2", "--on names one machine, and --nodes needs several"),
+        ("cpus = 1", "array = 1-2", "unrecognized arguments: --array=1-2"),
         ("parallel = 3", "budget = 5 USD", "the price is unknown, so --max-cost cannot be kept"),
     ],
 )
@@ -225,7 +283,7 @@ def test_a_parameter_that_may_be_read_by_nobody_is_named(quick: Laptop, hub: Sea
     assert (done.returncode, hub.runs) == (0, {}), done.stderr
     assert "note: the command has no {depth}: its program must read $BEDPLATE_PARAMS" in done.stderr
     assert "5 trials, 5 at a time" in done.stderr
-    assert "note: the machine has no room for 20 trials at a time" in done.stderr
+    assert "note: gpu has no room for 20 trials at a time" in done.stderr
     assert "stopped after 2:00:00 at the latest: --max-cost 7.00" in done.stderr
 
 

@@ -20,11 +20,11 @@ from bedplate.programs.study import (
     STOPPED,
     StudyError,
     command_of,
-    gpu_hours,
     grid_size,
     outcome,
     read_study,
     stored_study,
+    used_hours,
 )
 from tests.testlab.fakes.studies import FILE, World, study_of
 
@@ -158,7 +158,7 @@ def test_a_driver_that_is_killed_at_any_request_loses_no_trial(seed: int, sample
     assert world.most <= 4
     counted = [cause for _, _, cause in world.states() if ": the search ended" not in cause]
     assert len(counted) == 12 or (budget and len(counted) < 12)
-    assert gpu_hours(world.runs, 1, world.now) <= float(budget or "inf")
+    assert used_hours(world.runs, world.now) <= float(budget or "inf")
 
 
 def test_a_budget_that_ends_stops_the_trials() -> None:
@@ -167,7 +167,7 @@ def test_a_budget_that_ends_stops_the_trials() -> None:
     world.search()
     stopped = [run for run in world.runs if ": the search ended: the budget" in run["tags"][_LEFT]]
     assert len(stopped) == 4
-    assert gpu_hours(world.runs, 1, world.now) <= 0.15
+    assert used_hours(world.runs, world.now) <= 0.15
     world.settings = study_of("pruner = none\nbudget = 9 GPU-h", 8)
 
     world.search()

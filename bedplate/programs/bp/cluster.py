@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
 from .hub import ARCHIVE, MISSING, WRONG, BpError, Settings
-from .jobset import API_VERSION, CONTAINER, LABEL, Cluster, Object, name_of
+from .jobset import API_VERSION, CONTAINER, LABEL, STUDY, Cluster, Object, name_of
 
 _SITE, _MOUNT, _OWN = "bedplate/site", "bedplate/mount", "bedplate-secrets"
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -75,6 +75,9 @@ class Api(Connection):
                 # An answer was lost; or several requests changed the quota at once, and nothing was created.
                 if error.status != _CONFLICT or attempt == _ATTEMPTS - 1:
                     raise
+                # The driver of a search may read no Secret.
+                if path == self._secrets and "already exists" in str(error):
+                    return item
             with suppress(BpError):
                 return self.call(f"{path}/{item['metadata']['name']}")
         return None
@@ -99,14 +102,24 @@ class Api(Connection):
             found |= self.call(f"{self._jobsets}/{name_of(run)}")
         return found
 
+    def trials(self, study: str) -> "tuple[Mapping[str, Object], Mapping[str, Object]]":
+        """Return the JobSets of a study, and the newest pods of their first nodes, by the ids of their runs."""
+        query = urlencode({"labelSelector": f"{STUDY}={study}"})
+        jobsets, pods = self._items(f"{self._jobsets}?{query}"), self._newest(f"{self._pods}?{query}")
+        firsts = [pod for pod in reversed(pods) if is_first(pod)]
+        by_run = [{item["metadata"]["labels"][LABEL]: item for item in items} for items in (jobsets, firsts)]
+        return by_run[0], by_run[1]
+
     def pods(self, run: str) -> Sequence[Object]:
         """Return the pods of a run, the newest first."""
-        pods = self._items(f"{self._pods}?{urlencode({'labelSelector': f'{LABEL}={run}'})}")
-        return sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
+        return self._newest(f"{self._pods}?{urlencode({'labelSelector': f'{LABEL}={run}'})}")
+
+    def _newest(self, path: str) -> Sequence[Object]:
+        return sorted(self._items(path), key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
 
     def pod(self, run: str) -> Object:
         """Return the newest pod of a run's first node; empty before there is one."""
-        return next((pod for pod in self.pods(run) if pod["metadata"].get("labels", {}).get(_INDEX, "0") == "0"), {})
+        return next(filter(is_first, self.pods(run)), {})
 
     def running_pod(self, run: str) -> str:
         """Return the address of a run's pod. Raises BpError if its container does not run."""
@@ -154,6 +167,11 @@ class Api(Connection):
                 time_of_line, _, text = line.partition(b" ")
                 if time_of_line.decode() > since:
                     yield time_of_line.decode(), text
+
+
+def is_first(pod: Object) -> bool:
+    """Return whether a pod is that of the first node of its run."""
+    return bool(pod["metadata"].get("labels", {}).get(_INDEX, "0") == "0")
 
 
 def no_queue() -> BpError:

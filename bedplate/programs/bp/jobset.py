@@ -23,11 +23,14 @@ LABEL, CONTAINER, KIND, API_VERSION = "bedplate/run", "run", "JobSet", "jobset.x
 """The label with a run's id, the container of its pods, and what bp creates."""
 QUEUE, PRIORITY, AFTER = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class", "bedplate/after"
 """Labels of a JobSet, and the annotation with the run that must end before."""
+STUDY, SEARCH = "bedplate/study", "bedplate-search"
+"""The label of the trials of a study, and the account of the program that makes them."""
 HELD = "held"
 """The queue of runs that wait for another one."""
 _WORK, _SECRET = "/bedplate", "run"
-# Seconds: an ended JobSet is kept so that `kubectl` shows it, too. Agents of a run listen on a port of its first pod.
-_KEPT, _PORT = 86_400, 29_399
+# Seconds: an ended JobSet is kept so that `kubectl` shows it, too, that of a trial for less: they are many. Agents of a
+# run listen on a port of its first pod.
+_KEPT, _KEPT_TRIAL, _PORT = 86_400, 60, 29_399
 # The pods of a JobSet are named `NAME-n-0-63-x7f2k`, which is one label of DNS, also for 9,999 of them.
 _LONGEST_NAME, _HASH = 45, 8
 _EFA, _HUGE_PAGES = "vpc.amazonaws.com/efa", 5_120
@@ -73,6 +76,7 @@ def jobset_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Ma
     All pods are made again if a node or an agent is lost or gets a notice, and never if the program has ended.
     """
     labels, nodes, elements = {LABEL: run["id"]}, run["nodes"], run.get("elements", "")
+    labels |= {STUDY: run["study"]} if "study" in run else {}
     job = {
         "parallelism": run["at_once"] if elements else nodes,
         "completions": (count := len(elements_of(elements)) if elements else nodes),
@@ -94,7 +98,7 @@ def jobset_of(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Ma
         "network": {"enableDNSHostnames": nodes > 1, "publishNotReadyAddresses": True},
         # A JobSet that starts again would run the elements again that have ended.
         "failurePolicy": {"maxRestarts": 0, **({} if elements else {"rules": [*_rules()]})},
-        "ttlSecondsAfterFinished": _KEPT,
+        "ttlSecondsAfterFinished": _KEPT_TRIAL if "study" in run else _KEPT,
         "replicatedJobs": [{"name": "n", "replicas": 1, "template": {"metadata": {"labels": labels}, "spec": job}}],
     }
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
@@ -140,6 +144,7 @@ def _pod(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping
         *({"name": f"store-{name}", "mountPath": path} for name, path in claims.items()),
     ]
     fields = {"BEDPLATE_MACHINE": "spec.nodeName"}
+    fields |= {"POD": "metadata.name"} if run.get("is_driver") else {}
     # Each element is the only node of a run.
     fields["BEDPLATE_INDEX" if run.get("elements") else "BEDPLATE_RANK"] = _INDEX
     container = {
@@ -157,7 +162,8 @@ def _pod(run: Mapping[str, Any], place: Place, cluster: Cluster, claims: Mapping
     }
     return {
         "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
+        **({"serviceAccountName": SEARCH} if run.get("is_driver") else {}),
+        "automountServiceAccountToken": bool(run.get("is_driver")),
         "enableServiceLinks": False,
         "nodeSelector": place.selector,
         "tolerations": [{"key": re.split("[=:]", taint)[0], "operator": "Exists"} for taint in place.facts["taints"]],

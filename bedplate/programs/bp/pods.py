@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ..agent.restarts import NOTICED, PEER_LOST, REPEATED
+from ..connection import Connection
 from .cluster import Api, api_of, container_of, is_running
 from .hub import PARTLY, WRONG, BpError, Hub, say, write
 from .jobset import Object, agent_of, jobset_of, secret_of
 from .places import Place
 from .queue import waiting_lines
-from .records import end_run, find_run, has_run_ended
+from .records import change_run, end_run, find_run, has_run_ended
 
 _POLL, _LONGEST_POLL, _FIRST_POLLS = 0.3, 5.0, 5
 # Reasons of a container that never starts. Source: kubelet's pkg/kubelet/images and kuberuntime, Kubernetes 1.36.
@@ -28,7 +29,7 @@ class NotRunningError(BpError):
 class Record:
     """The record of a run that is followed, which has its end."""
 
-    def __init__(self, hub: Hub, run: str) -> None:
+    def __init__(self, hub: Connection, run: str) -> None:
         self._hub, self._run = hub, run
 
     def code(self) -> "int | None":
@@ -82,8 +83,8 @@ class JobSet:
         api, run = self._api, str(document["id"])
         jobset, pod = api.jobset(run), api.pod(run)
         try:
-            if _is_over(jobset):
-                Record(self._hub, document["run"]).end(_never_ran(jobset, {}))
+            if is_over(jobset):
+                Record(self._hub, document["run"]).end(never_ran(jobset, {}))
                 return ""
             is_pending = pod.get("status", {}).get("phase", "Pending") == "Pending"
             return f"waiting: {_reason(api, jobset, pod, is_asked=True)}" if is_pending else ""
@@ -150,18 +151,19 @@ class _FirstNode:
                 self.cause = f"its container ended with exit code {self.code}: {reason}"
 
 
-def _is_over(jobset: Object) -> bool:
+def is_over(jobset: Object) -> bool:
+    """Return whether a JobSet has ended, or is gone."""
     return not jobset or "terminalState" in jobset.get("status", {})
 
 
 def _code(jobset: Object, node: _FirstNode, record: Record) -> "int | None":
     """Return the exit code of a run that has ended, by its record, or else by its container; None before."""
-    is_over = _is_over(jobset)
+    has_ended = is_over(jobset)
     # The agent writes the end of the run before its own, and the controller of JobSets needs a moment to see that.
-    code = record.code() if is_over or node.code not in {None, *REPEATED} else None
-    if code is not None or not is_over or is_running(node.pod):
+    code = record.code() if has_ended or node.code not in {None, *REPEATED} else None
+    if code is not None or not has_ended or is_running(node.pod):
         return code
-    cause = node.cause or _never_ran(jobset, node.pod)
+    cause = node.cause or never_ran(jobset, node.pod)
     record.end(cause)
     if node.code is None:
         raise NotRunningError(cause, "", PARTLY)
@@ -179,7 +181,7 @@ def _reason(api: Api, jobset: Object, pod: Object, *, is_asked: bool) -> str:
     return api.reason(jobset) if is_asked else ""
 
 
-def _never_ran(jobset: Object, pod: Object) -> str:
+def never_ran(jobset: Object, pod: Object) -> str:
     """Return why a JobSet has ended without an end of its first container."""
     if pod.get("status", {}).get("phase") == "Failed":
         exit_code(pod)
@@ -214,3 +216,14 @@ def exit_code(pod: Object) -> int:
         reason, message = pod["status"].get("reason", "unknown"), pod["status"].get("message", "")
         raise NotRunningError(f"the pod has ended: {reason}: {message}", "run it again")
     return int(ended["exitCode"])
+
+
+def stop_pods(hub: Connection, api: Api, run: Mapping[str, Any], by: str, *, is_now: bool = False) -> None:
+    """Delete the JobSet of a run by its name. Its agents write the end, unless none runs, or they are killed."""
+    # By this an agent knows that its SIGTERM is no notice of its machine.
+    change_run(hub, run["run"], tags={"bedplate.stopped_by": by})
+    has_agents = any(is_running(pod) for pod in api.pods(run["name"]))
+    api.end(run["name"], now=is_now)
+    # The agents of elements write their own ends only.
+    if is_now or not has_agents or "bedplate.array" in run["tags"]:
+        end_run(hub, run["run"], f"stopped by {by}", "KILLED")

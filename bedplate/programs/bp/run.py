@@ -150,9 +150,11 @@ def start_code(
 ) -> int:
     """Start a run of code, and follow it; return the exit code of its program.
 
-    The document may have more `tags`, and a function `begin` for what follows once it has all of the run.
+    The document may have more `tags`, the `cost` of what the run itself starts, and a function `begin` for what follows
+    once it has all of the run.
     """
     run, more_tags, begin = dict[str, Any](), document.pop("tags", {}), document.pop("begin", lambda _: None)
+    more_cost = document.pop("cost", 0.0)
     if options.notify and hub.settings.person not in fleet.get("notify", ()):
         raise BpError("--notify has no effect: the fleet file has no `notify` for you", "ask your operator", WRONG)
     place = set_place(hub, options, fleet, document)
@@ -160,6 +162,7 @@ def start_code(
     sent_bytes = sum(pack.stat().st_size for pack in code.new.values())
     say(*_plan_lines(place, document, cost, code.snapshot, sent_bytes))
     say(*filter(None, [wait_line(fleet, place)]))
+    cost += more_cost
     say(*limit_lines(hub, fleet, options.max_cost, document["for"], cost))
     if options.dry_run:
         return 0

@@ -16,12 +16,12 @@ from urllib.parse import quote
 from ..agent.packs import CodeError, check_out
 from ..agent.restarts import WRONG_SETTINGS
 from .array import repeated
-from .cluster import api_of, is_running
+from .cluster import api_of
 from .environments import chosen_environment, former_environment
 from .hub import WRONG, BpError, Hub, printable, say, write
 from .machine import LOST, POD, Agent, ssh_command, stop_agents
-from .pods import NotRunningError, Record, follow
-from .records import OUTPUT, change_run, differences, end_run, find_run, has_run_ended, output_files, stored_names
+from .pods import NotRunningError, Record, follow, stop_pods
+from .records import OUTPUT, change_run, differences, find_run, has_run_ended, output_files, stored_names
 from .run import SECRET, Code, read_options, start_code
 from .snapshot import Snapshot, empty_shadow
 from .terminal import attach
@@ -165,26 +165,19 @@ def _stop(hub: Hub, run: Run, options: argparse.Namespace) -> int:
     if has_run_ended(run):
         say(f"{name} has ended: {run['tags'].get('bedplate.cause', 'the cause is unknown')}")
         return 0
-    if _is_in_cluster(run):
-        _stop_pods(hub, run, name, is_now=options.now)
-    else:
-        count = int(_tag(run, "nodes", "1"))
-        nodes = [f"node.{rank}" for rank in range(count)] if count > 1 else ["machine"]
-        stop_agents(hub, name, [_tag(run, node) for node in nodes], is_now=options.now)
+    stop_run(hub, run, name, is_now=options.now)
     say(f"{name} is being stopped: `bp show {name}`")
     return 0
 
 
-def _stop_pods(hub: Hub, run: Run, name: str, *, is_now: bool) -> None:
-    """Delete the JobSet of a run. Its agents write the end, unless none runs, or they are killed at once."""
-    api, person = api_of(hub.settings), hub.settings.person
-    # By this an agent knows that its SIGTERM is no notice of its machine.
-    change_run(hub, run["run"], tags={"bedplate.stopped_by": person})
-    has_agents = any(is_running(pod) for pod in api.pods(name))
-    api.end(name, now=is_now)
-    # The agents of elements write their own ends only.
-    if is_now or not has_agents or "bedplate.array" in run["tags"]:
-        end_run(hub, run["run"], f"stopped by {person}", "KILLED")
+def stop_run(hub: Hub, run: Run, name: str, by: str = "", *, is_now: bool = False) -> None:
+    """Stop a run by its checked id where it is; the cause in its record names this person, or says `by`."""
+    if _is_in_cluster(run):
+        stop_pods(hub, api_of(hub.settings), {**run, "name": name}, by or hub.settings.person, is_now=is_now)
+        return
+    count = int(_tag(run, "nodes", "1"))
+    nodes = [f"node.{rank}" for rank in range(count)] if count > 1 else ["machine"]
+    stop_agents(hub, name, [_tag(run, node) for node in nodes], is_now=is_now, by=by)
 
 
 def own_id(hub: Hub, run: Run) -> str:

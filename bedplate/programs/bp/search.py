@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,21 @@ from .. import study as studies
 from ..study import CHANGEABLE, LISTS, STOP, Settings, StudyError, is_trial
 from .environments import choose_environment, environment_line, former_environment
 from .hub import HELD, WRONG, BpError, Hub, say
-from .machine import stop_agents
+from .places import Place
 from .records import has_run_ended, moment, table, tagged_runs
 from .run import Code, code_of, read_options, run_tags, set_place, start_code
 from .run import add_options as add_options_of_run
-from .runs import own_id, pack_paths, snapshot_of
+from .runs import own_id, pack_paths, snapshot_of, stop_run
 from .snapshot import open_shadow
 
 Run = Mapping[str, Any]
-# Options of `bp run` that no trial has, with their values: they are for the search, or for the cluster.
-_OF_SEARCH: "dict[str, Any]" = {"image": "", "priority": "normal", "array": "", "after": "", "max_cost": "", "name": ""}
-_OF_SEARCH.update({"nodes": "1", "param": [], "notify": False, "d": False, "dry_run": False, "y": False})
+# Options of `bp run` that no trial has, with their values: they are for the search.
+_OF_SEARCH: "dict[str, Any]" = {"array": "", "after": "", "max_cost": "", "name": ""}
+_OF_SEARCH.update({"param": [], "notify": False, "d": False, "dry_run": False, "y": False})
 # What the driver has instead of that of a trial. After a failure it goes on from the record.
 _OF_DRIVER = {
+    "nodes": "1",
+    "priority": "normal",
     "gpus": "0",
     "cpus": "0",
     "memory": "0",
@@ -76,10 +79,15 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
     if drivers and drivers[0]["tags"].get("bedplate.machine") in fleet["machines"]:
         # Trials may go on there.
         trial.on, trial.group = drivers[0]["tags"]["bedplate.machine"], ""
+    if trials and not (trial.on or trial.group):
+        trial.group = trials[0]["tags"].get("bedplate.group", "")
     # Their values go to the driver.
     secrets, trial.secret = trial.secret, []
-    place = set_place(hub, trial, _without_cluster(fleet, trial), document)
+    place = set_place(hub, trial, fleet, document)
     trial.secret = secrets
+    if place.members:
+        fix = "write nodes = 1, or select a `group` of the cluster"
+        raise BpError(f"on {place.group or place.name}, a trial has one machine: that of its search", fix, WRONG)
     with ExitStack() as stack:
         if trials:
             code, document["environment_file"] = _former_code(hub, name, drivers, trials)
@@ -88,26 +96,27 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
             left_out, include = code.snapshot.left_out, trial.include
             source = choose_environment(hub, trial.environment, Path.cwd(), left_out, include)
             document["environment_file"] = source
-        # The machine is paid for once, by the time of the driver.
-        tags = {**run_tags(trial, place, document, code), "study": name, "owner": hub.settings.person, "price": 0}
-        facts = {
-            "name": name,
-            "settings": settings,
-            "tags": tags,
-            "parallel": _parallel(settings, place.facts, document),
-        }
+        tags = {**run_tags(trial, place, document, code), "study": name, "owner": hub.settings.person}
+        facts = {"name": name, "settings": settings, "tags": tags, "parallel": _parallel(settings, place, document)}
         facts |= {"secrets": [word.partition("=")[2] or word.replace("-", "_") for word in secrets]}
         facts |= {"document": {**document, **hub.facts, "tree": code.snapshot.tree, "packs": code.packs}}
-        cost = {"max_cost": _left(hub, settings, drivers, place.facts["price"]), "for": settings["study"]["time"]}
         own = {"on": place.name, "group": "", "d": options.d, "dry_run": options.dry_run, "y": options.y}
-        driver = argparse.Namespace(**{**vars(trial), **_OF_DRIVER, **cost, **own})
-        given = read_options(driver, ["python", _PROGRAM])
-        given |= {"environment_file": _ENVIRONMENT, "grace": _GRACE}
+        own |= {"max_cost": "", "for": settings["study"]["time"]}
+        more: dict[str, Any] = {"environment_file": _ENVIRONMENT, "grace": _GRACE}
+        if place.selector:
+            own |= {"on": "", "group": _group_of_driver(fleet, place, trial.image)}
+            more |= {"is_driver": True, "cost": _cost_of_trials(settings, place, document)}
+            facts |= _cluster_facts(hub, place, is_asked=not options.dry_run)
+        else:
+            # The machine is paid for once, by the time of the driver.
+            tags["price"], own["max_cost"] = 0, _left(hub, settings, drivers, place.facts["price"])
+        driver = argparse.Namespace(**{**vars(trial), **_OF_DRIVER, **own})
+        given = {**read_options(driver, ["python", _PROGRAM]), **more}
         given["secrets"] = {} if options.dry_run else {"STUDY_TOKEN": hub.study_token(name)}
         given["tags"] = {"search": name, "command": f"bp search {file.name}", "file": json.dumps(settings)}
         folder = shipped(hub.folder / "search" / name, "search", _FACTS, facts)
         program = code_of(hub, stack.enter_context(open_shadow(hub.folder, folder)), (), stack)
-        say(*_lines(facts, is_known=bool(drivers)))
+        say(*_lines(facts, more.get("cost", 0), is_known=bool(drivers)))
         both = Code(program.snapshot, program.packs, {**code.new, **program.new}, stack.close)
         return start_code(hub, driver, fleet, given, both)
 
@@ -174,23 +183,43 @@ def _settings_of(run: Run) -> Settings:
         raise BpError(f"the record of {run['name']} has no study", "name another study") from None
 
 
-def _without_cluster(fleet: Mapping[str, Any], trial: argparse.Namespace) -> Mapping[str, Any]:
-    """Return a fleet with its machines for SSH only. Raises BpError if others are wanted."""
-    groups = {name: facts for name, facts in fleet["groups"].items() if not facts["kubernetes"]}
-    machines = {name: facts for name, facts in fleet["machines"].items() if facts["ssh"]}
-    on = {name for name in fleet["machines"] if trial.on in {name, name.partition(".")[0]}}
-    if trial.group in fleet["groups"].keys() - groups.keys() or (on and not on & machines.keys()):
-        what = f"{trial.on or trial.group} is of the cluster: a search has its trials on one machine for SSH"
-        raise BpError(what, f"write `group` or `on`: {', '.join([*groups, *machines]) or 'there is none now'}", WRONG)
-    return {**fleet, "groups": groups, "machines": machines}
+def _group_of_driver(fleet: Mapping[str, Any], place: Place, image: str) -> str:
+    """Return the group of the cluster for the driver: the cheapest without GPUs, or that of the trials at a site."""
+    groups = {name: facts for name, facts in fleet["groups"].items() if facts["kubernetes"] and facts["jobs"]}
+    fitting = [name for name, facts in groups.items() if facts["max"] and (image or facts["image"])]
+    fitting = [place.group] if place.facts["site"] else [name for name in fitting if not groups[name]["site"]]
+    return min(fitting, key=lambda name: (groups[name]["gpus"] or 0, groups[name]["price"] or 0), default=place.group)
 
 
-def _parallel(settings: Settings, facts: Mapping[str, Any], document: Mapping[str, Any]) -> int:
-    """Return how many trials run at once: at most as many as the machine has room for."""
+def _cost_of_trials(settings: Settings, place: Place, document: Mapping[str, Any]) -> float:
+    """Return what the trials in the cluster may cost. Raises BpError if a budget needs an unknown price."""
+    budget, _, unit = settings["study"]["budget"].partition(" ")
+    price, nodes = place.facts["price"] or 0.0, document["nodes"]
+    if unit == "USD" and not price:
+        what = f"the price of {place.group} is unknown, so a budget in USD cannot be kept"
+        raise BpError(what, "write `budget` in GPU-h, or leave it out", WRONG)
+    most = int(settings["study"]["trials"]) * document["for"] / 3_600 * nodes * price
+    unit_price = {"USD": 1.0, "GPU-h": price / max(document["gpus"], 1)}.get(unit, 0.0)
+    return float(min(most, float(budget) * unit_price) if unit_price else most)
+
+
+def _cluster_facts(hub: Hub, place: Place, *, is_asked: bool) -> Mapping[str, Any]:
+    """Return what a driver needs in the cluster; its pod has address and token. Raises BpError."""
+    # Slow to import, and of no use on machines.
+    from .cluster import api_of  # noqa: PLC0415
+
+    claims = api_of(hub.settings).claims(place.facts["site"]) if is_asked else {}
+    return {"place": asdict(place), "claims": claims, "cluster": {**hub.settings.cluster, "token": ""}}
+
+
+def _parallel(settings: Settings, place: Place, document: Mapping[str, Any]) -> int:
+    """Return how many trials run at once: by default as many as fit on a machine, and at most those of its group."""
     name = "gpus" if document["gpus"] else "cpus"
-    fitting = max(int(facts[name] or 1) // max(int(document[name]), 1), 1)
+    fitting = max(int(place.facts[name] or 1) // max(int(document[name]), 1), 1)
+    is_group = place.selector and "kubernetes.io/hostname" not in place.selector
+    most = fitting * place.facts["max"] // document["nodes"] if is_group else fitting
     wanted = int(settings["study"]["parallel"] or fitting)
-    return min(wanted, fitting, int(settings["study"]["trials"]), _MOST)
+    return min(wanted, most, int(settings["study"]["trials"]), _MOST)
 
 
 def _left(hub: Hub, settings: Settings, drivers: Sequence[Run], price: "float | None") -> str:
@@ -216,14 +245,19 @@ def shipped(folder: Path, name: str, facts_file: str, facts: Mapping[str, Any]) 
     return folder
 
 
-def _lines(facts: Mapping[str, Any], *, is_known: bool) -> Iterator[str]:
+def _lines(facts: Mapping[str, Any], most: float, *, is_known: bool) -> Iterator[str]:
     """Yield what a search does."""
     settings, study = facts["settings"], facts["settings"]["study"]
     yield f"{facts['name']} {'goes on with its trials, and their code' if is_known else 'is new'}"
     how = f"by {study['sampler']} with pruner {study['pruner']}: {study['direction']} {study['metric']}"
     yield f"{study['trials']} trials, {facts['parallel']} at a time, {how}"
+    if "place" in facts:
+        price = facts["place"]["facts"]["price"]
+        hour = (price or 0) * facts["document"]["nodes"]
+        cost = f"{hour:.2f} USD an hour each, at most {most:.2f} USD" if price else "without a known price"
+        yield f"trials on {facts['place']['name']} in the cluster, {cost}"
     if int(study["parallel"] or 0) > facts["parallel"]:
-        yield f"note: the machine has no room for {study['parallel']} trials at a time"
+        yield f"note: {facts['tags']['group'] or 'the machine'} has no room for {study['parallel']} trials at a time"
     if names := [f"{{{name}}}" for name in settings["parameters"] if f"{{{name}}}" not in settings["run"]["command"]]:
         yield f"note: the command has no {', '.join(names)}: its program must read $BEDPLATE_PARAMS"
 
@@ -239,7 +273,8 @@ def read_search(hub: Hub, verb: str, word: str) -> "tuple[Mapping[str, Any], Seq
     if verb == "best" and not rows:
         raise BpError("no trial is complete yet", f"`bp search show {word}`")
     states = [row["state"] for row in rows]
-    used = studies.gpu_hours(trials, int(settings["run"].get("gpus", 0)), hub.now)
+    gpus = int(settings["run"].get("gpus", 0)) * int(settings["run"].get("nodes", 1))
+    used = studies.used_hours(trials, hub.now) * gpus
     facts = {"study": study, "driver": drivers[0]["name"], "gpu_hours": used, "trials": rows}
     lines = [("TRIAL", "STATE", "STARTED", study["metric"], "PARAMETERS")]
     for row in rows:
@@ -287,14 +322,14 @@ def _stop(hub: Hub, word: str) -> int:
     """Stop the driver of a study, which stops its trials; without one, the trials."""
     (driver, *_), trials = _runs_of(hub, word)
     # Colleagues can write names, and a shell gets them: what is no id is refused.
-    own = own_id(hub, driver)
-    machine, study = (str(driver["tags"].get(f"bedplate.{name}", "")) for name in ("machine", "search"))
+    own, study = own_id(hub, driver), driver["tags"].get("bedplate.search", "")
     left = [run for run in trials if not has_run_ended(run)]
     if not has_run_ended(driver):
-        stop_agents(hub, own, [machine], is_now=False)
+        stop_run(hub, driver, own)
         left = [driver]
     else:
         for run in left:
-            stop_agents(hub, run["name"], [machine], is_now=False, by=f"{study}: {STOP}")
+            # Where the driver was.
+            stop_run(hub, {**driver, "run": run["run"]}, run["name"], f"{study}: {STOP}")
     say(*(f"{run['name']} is being stopped" for run in left), f"`bp search show {word}` shows what is left")
     return 0

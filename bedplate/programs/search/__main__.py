@@ -12,7 +12,7 @@ from ..bp.hub import BpError
 from ..bp.records import change_run, has_run_ended, tagged_runs
 from ..study import STOP
 from .driver import Driver
-from .edges import StudyHub, StudyMachine, StudyRecord
+from .edges import StudyCluster, StudyHub, StudyMachine, StudyRecord
 
 # Seconds between two looks: a share of the age of the youngest trial, within limits.
 _SHARE, _PAUSE, _LONGEST_PAUSE = 0.02, 2.0, 30.0
@@ -29,7 +29,8 @@ def main(folder: Path) -> int:
     own = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join(path for path in os.environ["PATH"].split(os.pathsep) if path != own)
     hub = StudyHub(facts["document"], os.environ["STUDY_TOKEN"])
-    driver = Driver(facts, StudyRecord(hub, facts), StudyMachine(hub, facts), _say)
+    machine = (StudyCluster if "place" in facts else StudyMachine)(hub, facts)
+    driver = Driver(facts, StudyRecord(hub, facts), machine, _say)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The state is the record, and what follows is the checkpoint for the agent.
     if "BEDPLATE_RESUME" in os.environ:
@@ -53,6 +54,8 @@ def main(folder: Path) -> int:
         return _FAILED
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if machine.is_made_again():
+            return _STOPPED
         driver.stop(STOP)
         _say(f"{name} is stopped: `bp search FILE` goes on with it")
         return _STOPPED

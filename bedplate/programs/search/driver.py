@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..study import FAILED, OPEN, PRUNE, STOP, STOPPED, best_of, gpu_hours, outcome, value_of
+from ..study import FAILED, OPEN, PRUNE, STOP, STOPPED, best_of, outcome, used_hours, value_of
 from .edges import Params, Run, StudyMachine, StudyRecord
 from .optimizer import Optimizer
 
@@ -21,12 +21,13 @@ class Driver:
         self, facts: Mapping[str, Any], record: StudyRecord, machine: StudyMachine, say: Callable[[str], object]
     ) -> None:
         name, settings, trial = facts["name"], facts["settings"], facts["document"]
-        self._study, self._gpus, self._seconds = settings["study"], int(trial["gpus"]), float(trial["for"])
+        self._study, self._seconds, nodes = settings["study"], float(trial["for"]), int(trial["nodes"])
         self._name, self._settings, self._parallel, self._say = name, settings, int(facts["parallel"]), say
         self._record, self._machine = record, machine
         budget, _, unit = self._study["budget"].partition(" ")
-        # US dollars are the time of the machine, which ends the driver.
-        self._budget = float(budget) if unit == "GPU-h" else float("inf")
+        # What a trial uses in an hour. On a machine it costs nothing: US dollars are the time of the driver.
+        rates = {"GPU-h": float(trial["gpus"]), "USD": float(facts["tags"]["price"] or 0)}
+        self._budget, self._unit, self._rate = float(budget or "inf"), unit, nodes * rates.get(unit, 0.0)
         self._runs, self._open = list[Run](), dict[int, Run]()
         self._reported, self._stopping, self._failures = dict[int, int](), set[int](), list[str]()
         self._reasons, self._errors = dict[int, str](), dict[int, str]()
@@ -51,6 +52,7 @@ class Driver:
 
     def step(self) -> bool:
         """Look at all trials that go on, stop some, and start others; return whether the search goes on."""
+        self._machine.check(self._open.values())
         newest = self._record.look(self._open)
         values = self._record.values([*newest.values()])
         for number, run in newest.items():
@@ -138,10 +140,11 @@ class Driver:
     def _check(self) -> None:
         """Note why no trial starts any more, and stop those that go on if the budget is used up."""
         count, most = self.ended + len(self._open), int(self._study["trials"])
-        spent = gpu_hours(self._runs, self._gpus, self._record.now)
+        spent = self._spent()
         running = [run for number, run in self._open.items() if number not in self._stopping]
-        if spent + len(running) * self._gpus * _GRACE / 3_600 >= self._budget:
-            self._final = self._final or f"the budget of {self._study['budget']} is used up, with {spent:.2f} GPU-h"
+        if spent + len(running) * self._rate * _GRACE / 3_600 >= self._budget:
+            used = f"{spent:.2f} {self._unit}"
+            self._final = self._final or f"the budget of {self._study['budget']} is used up, with {used}"
             self.stop(f"{STOP}: {self._final}")
         elif len(self._failures) >= int(self._study["failures"]):
             last = f"the last one: {self._failures[-1]}"
@@ -150,14 +153,18 @@ class Driver:
             self.cause = self._final
         elif count >= most:
             self.cause = f"all {most} trials have ended"
-        elif spent + (len(running) + 1) * self._gpus * _LEAST / 3_600 >= self._budget:
-            self.cause = f"{spent:.2f} GPU-h of the budget of {self._study['budget']} are used"
+        elif spent + (len(running) + 1) * self._rate * _LEAST / 3_600 >= self._budget:
+            self.cause = f"{spent:.2f} {self._unit} of the budget of {self._study['budget']} are used"
         else:
             self.cause = ""
 
+    def _spent(self) -> float:
+        """Return what trials have used of the budget."""
+        return used_hours(self._runs, self._record.now) * self._rate
+
     def _launch(self, runs: Sequence[Run]) -> None:
         """Start trials; one that cannot start has failed."""
-        left = (self._budget - gpu_hours(self._runs, self._gpus, self._record.now)) * 3_600 / max(self._gpus, 1)
+        left = (self._budget - self._spent()) * 3_600 / self._rate if self._rate else self._seconds
         seconds = max(min(self._seconds, left), _LEAST)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             starts = pool.map(lambda run: self._machine.start(run, params_of(run), seconds), runs)

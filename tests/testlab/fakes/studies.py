@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -65,6 +65,7 @@ class World:
     starts: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     most: int = 0
+    price: float = 0
 
     def __post_init__(self) -> None:
         """Make the random faults."""
@@ -77,7 +78,8 @@ class World:
     def driver(self) -> Driver:
         """Return a new driver."""
         facts: dict[str, Any] = {"name": "ada-lr", "settings": self.settings, "parallel": 4}
-        facts["document"] = {"gpus": 1, "for": self.seconds}
+        facts["document"] = {"gpus": 1, "nodes": 1, "for": self.seconds}
+        facts["tags"] = {"price": self.price}
         return Driver(facts, self, self, self.lines.append)  # type: ignore[arg-type]
 
     def search(self, most: int = 2_000) -> Driver:
@@ -132,6 +134,9 @@ class World:
         """Return the newest records of trials."""
         self._maybe_die()
         return {number: self._copy(self.runs[number]) for number in known}
+
+    def check(self, runs: Iterable[Mapping[str, Any]]) -> None:
+        """Do nothing, as a machine."""
 
     def values(self, runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[int, float]]:
         """Return the values of runs."""
@@ -194,8 +199,9 @@ class SearchHub(FakeHub):
     `lost` is how many answers to new runs are lost.
     """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, person: str = "ada", address: str = "127.0.0.1") -> None:
+        super().__init__(folder, address=address)
+        self.person = person
         self.runs, self.files, self.lost, self._lock = dict[str, dict[str, Any]](), dict[str, bytes](), 0, Lock()
         self.scopes: list[str] = []
         self.tokens = AnyToken(self.tokens)
@@ -207,7 +213,7 @@ class SearchHub(FakeHub):
         """Answer one request after another, those that the hub's rules allow."""
         scope = self.request.token.split(".")[2]
         try:
-            check_request(Token(20001, 1_893_456_000, scope), "ada", method, self.request.target)
+            check_request(Token(20001, 1_893_456_000, scope), self.person, method, self.request.target)
         except RefusedError as error:
             return error.status, {}, json.dumps({"message": str(error)}).encode()
         query = parse_qs(urlsplit(self.request.target).query)

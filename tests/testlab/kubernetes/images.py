@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
@@ -44,14 +45,25 @@ def pod_image(folder: Path) -> Path:
     return _write(folder / "pod.tar", IMAGE, files, {"Entrypoint": [*_WAIT], "User": "65535:65535"})
 
 
-def python_image(folder: Path, variables: Mapping[str, str] = MappingProxyType({})) -> Path:
-    """Write an archive with an image that has this machine's Python, more variables, and no user of the fleet."""
+def python_image(
+    folder: Path, variables: Mapping[str, str] = MappingProxyType({}), packages: Sequence[str] = ()
+) -> Path:
+    """Write an archive with an image that has this machine's Python, more variables, and no user of the fleet.
+
+    It also has packages of the tests' environment by their names.
+    """
     modules = Path(f"/usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}")
     sources = (path for path in modules.rglob("*.py") if not _UNUSED & set(path.parts))
     files: dict[str, Path | str] = {str(path).lstrip("/"): path for path in sources}
     for path in (modules / "lib-dynload").iterdir():
         files |= {str(path).lstrip("/"): path, **_libraries(path)}
+    for package in packages:
+        for file in metadata.files(package) or ():
+            path = Path(str(file.locate()))
+            if ".." not in file.parts and "tests" not in file.parts and path.suffix != ".pyc":
+                files |= {f"usr/lib/packages/{file}": path, **(_libraries(path) if ".so" in path.suffixes else {})}
     values = {"PATH": "/bin", "PYTHONHOME": "/usr", "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    values |= {"PYTHONPATH": "/usr/lib/packages"} if packages else {}
     environment = [f"{name}={value}" for name, value in values.items()]
     # Python itself is a link.
     return _write(folder / "python.tar", PYTHON_IMAGE, {**files, **_with_libraries("python3")}, {"Env": environment})
