@@ -33,7 +33,7 @@ def record(nodes: GangNodes, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     del nodes
     with FakeHub(tmp_path_factory.mktemp("hub"), address=HOST) as hub:
         record = Record(hub)
-        groups = {GROUP: {**FLEET["groups"]["train"], **facts_of_group()}}  # type: ignore[index]
+        groups = {GROUP: {**FLEET["groups"]["train"], **facts_of_group()}}
         hub.answer("/fleet.json", {**FLEET, "machines": {}, "groups": groups, "checkpoints": {"": "/home"}})
         hub.answer("/bedplate/end", {})
         hub.tokens.add(RUN_TOKEN)

@@ -92,7 +92,8 @@ def laptop(hub: SearchHub, running: Running, tmp_path: Path, monkeypatch: pytest
     """Yield grace's laptop in the folder of her program; what runs in the cluster then is deleted."""
     laptop, plane = laptop_at_work(hub, tmp_path), running.approvers.plane
     token = plane.kubectl("create", "token", "grace", "-n", "people", "--duration", "1h").strip()
-    access = {"server": plane.server, "authority": plane.authority.certificate.read_text(), "namespace": "grace"}
+    access: dict[str, object] = {"server": plane.server, "authority": plane.authority.certificate.read_text()}
+    access |= {"namespace": "grace"}
     access |= {"uid": _UID, "gids": [_UID], "token": f"echo '{json.dumps({'status': {'token': token}})}'"}
     laptop.set(person="grace", address=HOST, cluster=access)
     laptop.ssh_answers(_SSH.format(TOKEN))

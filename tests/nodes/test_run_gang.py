@@ -76,7 +76,7 @@ def record(node_lab: NodeLab, machines: list[Node], tmp_path_factory: pytest.Tem
             node.name: {**facts, "address": str(node.address), "host_key": " ".join(node.host_key.split()[:2])}
             for node in machines
         }
-        groups = {GROUP: {**FLEET["groups"]["gpu"], "gpus": 2}}  # type: ignore[index]
+        groups = {GROUP: {**FLEET["groups"]["gpu"], "gpus": 2}}
         fleet = {**FLEET, "machines": of_machines, "groups": groups, "checkpoints": {"": "/home"}}
         hub.answer("/fleet.json", fleet)
         hub.answer("/bedplate/end", {})

@@ -59,7 +59,7 @@ MACHINES = {
     "twin.attic": {**_FACTS, "address": "10.8.0.9", "host_key": _KEY, "gpus": 0, "place": "attic"},
     "node-1.cellar": {**_FACTS, "address": "10.8.0.10", "host_key": None, "gpus": 2, "ssh": False, "cpus": None},
 }
-FLEET = {
+FLEET: Mapping[str, Any] = {
     "schema": 1,
     "time": 1,
     "fleet": "lab",

@@ -220,8 +220,8 @@ def test_trials_in_the_cluster_are_asked_for_by_their_price(quick: Laptop, hub: 
         study("name = lr\n", "name = other\n")
         study("budget = 10 GPU-h", "budget = 10 USD")
         study("group = batch", f"group = cellar\nimage = {IMAGE}\ncpus = 1\nmemory = 1")
-        unknown = [{**FLEET["groups"]["cellar"], "price": None}]
-        hub.answer("/fleet.json", {**FLEET, "groups": {**FLEET["groups"], "cellar": unknown[0]}})
+        cellar = {**FLEET["groups"]["cellar"], "price": None}
+        hub.answer("/fleet.json", {**FLEET, "groups": {**FLEET["groups"], "cellar": cellar}})
         unknown = quick.bp("search", "lr.ini", "--dry-run")
 
     assert (asked.returncode, "`ask_above`" in asked.stderr) == (2, True), asked.stderr
