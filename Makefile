@@ -132,6 +132,7 @@ lock: $(READY)  ## Resolve pyproject.toml into requirements.lock, its parts for 
 	$(COMPILE) roles/frameworks/torch.in --output-file roles/frameworks/torch.txt
 	$(COMPILE) --only-binary :all: --group pyproject.toml:records --excludes roles/mlflow/excludes.txt --output-file roles/mlflow/mlflow.txt
 	$(COMPILE) --only-binary :all: --group pyproject.toml:search --constraint requirements.lock --output-file bedplate/programs/search/requirements.txt
+	$(COMPILE) --only-binary :all: --group pyproject.toml:notebooks --output-file bedplate/programs/bp/jupyter.txt
 	$(COMPILE) --only-binary :all: --group pyproject.toml:board --constraint requirements.lock --output-file bedplate/programs/board/requirements.txt
 
 clean:  ## Remove the virtual environments and all caches

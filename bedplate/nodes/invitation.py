@@ -80,9 +80,11 @@ def invitation_files(invitation: Invitation) -> Mapping[str, str | bytes]:
     folder = PurePosixPath(plan.name)
     keys_file, login = Path("~/.ssh") / folder / "known_hosts", Login(invitation.person.name)
     config = ssh_config(map(NodeLocation, nodes), keys_file, login)
+    # bp writes there how ssh reaches a session.
+    sessions = f"\nInclude ~/.ssh/{folder}/sessions/*" if hubs else ""
     files: dict[str, str | bytes] = {
         "README.txt": _readme(invitation),
-        "config": config.replace(FILE_HEADER, f"# How {invitation.person.name} logs in to {plan.name}."),
+        "config": config.replace(FILE_HEADER, f"# How {invitation.person.name} logs in to {plan.name}.{sessions}"),
         "known_hosts": known_hosts(unique_nodes((*nodes, *hubs)), plan.record.host_keys),
         f"{plan.name}.ovpn": invitation.profile,
     }

@@ -31,7 +31,15 @@ class Chromium:
 
     def evaluate(self, script: str) -> Any:  # noqa: ANN401  a document
         """Return the value of an expression of JavaScript in the page."""
-        return self._call("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+        options = {"returnByValue": True, "awaitPromise": True}
+        return self._call("Runtime.evaluate", expression=script, **options)["result"].get("value")
+
+    def write(self, text: str) -> None:
+        """Type a text where the cursor is, then Shift and Enter."""
+        self._call("Input.insertText", text=text)
+        key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": 8, "text": "\r"}
+        for kind in ("keyDown", "keyUp"):
+            self._call("Input.dispatchKeyEvent", type=kind, **key)
 
     def wait_for(self, text: str, patience: float = _PATIENCE) -> None:
         """Wait until the page shows a text."""

@@ -93,6 +93,11 @@ class Machine:
         self.command = [python or oldest_python(), "-c", _MAIN, str(base)]
         self.environment = {"PATH": f"{base}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
         (base / "bin").mkdir()
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Write the programs of the machine."""
+        base = self.base
         script = shlex.join(self.command)
         (base / "bin/bedplate-agent").write_text(f'#!/bin/sh\nexport PYTHONPATH={ROOT}\nexec {script} "$@"\n')
         (base / "bin/bedplate-agent").chmod(0o755)

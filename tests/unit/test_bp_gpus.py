@@ -23,7 +23,8 @@ SHOWN = {"gpus": [{"gpu": 0, "state": "free"}], "waiting": []}
 ANSWERS = f"""case "$*" in
 *bp-token) echo {TOKEN} ;;
 *titan-01.cellar*--json) echo '{json.dumps(SHOWN)}' ;;
-*titan-01.cellar*show*) printf 'GPU 0: free\\nGPU 1: leased: grace\\033[2J since 27 Nov 18:00\\n' ;;
+*titan-01.cellar*show*) printf 'GPU 0: free\\nGPU 1: leased: grace\\033[2J since 27 Nov 18:00\\n'
+    echo 'GPU 2: leased: ada since 27 Nov 18:00, process 7 of ada-1127-shell' ;;
 *titan-02.cellar*) echo banner >&2; echo 'ssh: connect to host 10.8.0.5 port 22: Connection timed out' >&2; false ;;
 esac
 """
@@ -41,6 +42,8 @@ def _run(name: str, status: str = "RUNNING", **tags: str) -> dict[str, Any]:
 RUNS = [
     _run("grace-1127-on-node", gpus="8", group="train", machine="train-1.us-west-2"),
     _run("grace-1127-queued", gpus="2", group="train"),
+    _run("grace-1127-notes", gpus="1", group="train", session="jupyter"),
+    _run("ada-1127-shell", gpus="1", machine="titan-01.cellar", session="ssh"),
     _run("grace-1127-on-titan", gpus="1", machine="titan-01.cellar"),
     _run("grace-1127-on-cpus", gpus="0", group="sim"),
     _run("grace-1127-over", "FINISHED", gpus="8", group="train"),
@@ -71,10 +74,12 @@ def test_gpus_of_machines_and_of_the_cluster_are_listed(laptop: Laptop) -> None:
         "titan-01.cellar",
         "  GPU 0: free",
         "  GPU 1: leased: grace?[2J since 27 Nov 18:00",
+        "  GPU 2: leased: ada since 27 Nov 18:00, process 7 of ada-1127-shell, a session",
         "titan-02.cellar: ssh: connect to host 10.8.0.5 port 22: Connection timed out",
         "titan-03.cellar: the host key of titan-03.cellar is not verified",
         "train (cluster): 8 GPUs for grace, grace-1127-on-node",
         "train (cluster): 2 GPUs for grace, grace-1127-queued",
+        "train (cluster): 1 GPUs for grace, grace-1127-notes, a session",
     ]
 
 
@@ -84,7 +89,12 @@ def test_programs_get_one_document(laptop: Laptop) -> None:
 
     assert document["machines"]["titan-01.cellar"] == SHOWN
     assert [*document["machines"]] == ["titan-01.cellar", "titan-02.cellar", "titan-03.cellar"]
-    assert [run["name"] for run in document["cluster"]] == ["grace-1127-on-node", "grace-1127-queued"]
+    assert [run["name"] for run in document["cluster"]] == [
+        "grace-1127-on-node",
+        "grace-1127-queued",
+        "grace-1127-notes",
+    ]
+    assert document["sessions"] == ["grace-1127-notes", "ada-1127-shell"]
 
 
 def test_connections_ask_nothing_and_trust_verified_keys(laptop: Laptop) -> None:

@@ -2,15 +2,21 @@
 
 import json
 import os
+import pwd
+import re
 import shlex
+import shutil
 import signal
 import socket
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.testlab.chromium import chromium
 from tests.testlab.fakes.laptop import FakeHub, Laptop
 from tests.testlab.fakes.runs import AgentRun, RunHub, wait_for
 from tests.unit.test_agent_start import ID, Machine
@@ -46,6 +52,11 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 print("page starts", flush=True)
 Server(os.environ["BEDPLATE_PAGE"], Page).serve_forever()
 """
+_XSRF = "document.cookie.match(/_xsrf=([^;]*)/)[1]"
+_RESTART = f"fetch('/api/kernels/' + k[0].id + '/restart', {{method: 'POST', headers: {{'X-XSRFToken': {_XSRF}}}}})"
+_CELL = """import os, sys; open("kept.txt", "w").write("x")
+open("token.txt", "w").write(os.environ["MLFLOW_TRACKING_TOKEN"])
+print(os.getpid(), sys.executable, "is", "printed")"""
 
 
 @pytest.fixture
@@ -144,6 +155,17 @@ def test_a_web_socket_and_a_large_body_pass(browser: Browser) -> None:
             assert answers.read(len(data)) == data.upper()
 
 
+def test_many_requests_at_once_are_answered(browser: Browser, laptop: Laptop) -> None:
+    """Each by its own answer, in any order; all by one connection of ssh."""
+    browser.log_in()
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(browser.ask, [f"/{number}" for number in range(200)]))
+
+    assert [json.loads(answer.body)[1] for answer in answers] == [f"/{number}" for number in range(200)]
+    assert sum("agent connect" in line for line in laptop.logins) == 1
+
+
 def test_a_lost_connection_is_made_again(browser: Browser, laptop: Laptop, board: Board) -> None:
     """The next request of the page opens another one; a session that has ended is named."""
     browser.log_in()
@@ -157,3 +179,143 @@ def test_a_lost_connection_is_made_again(browser: Browser, laptop: Laptop, board
 
     assert [answer.status for answer in answers] == [502, 502]
     assert b"has no page now" in answers[1].body
+
+
+def test_a_run_in_a_session_has_all_of_it(laptop: Laptop, board: Board, record: Record) -> None:
+    """It has its own record, code and log, and the session's variables; no unit is started for it."""
+    units = (board.machine.base / "words").read_text()
+    Path("train.py").write_text("print('better')\n")
+
+    done = laptop.bp(
+        "run", "--in", ID, "--param", "lr=1", "--", "sh", "-c", "cat train.py; cat $BEDPLATE_PARAMS; exit 7"
+    )
+
+    assert (done.returncode, done.stdout) == (7, "print('better')\n" + '{"lr": "1"}'), done.stderr
+    assert f"in the session {ID}, which pays" in done.stderr
+    assert (record.tags["in"], record.tags["price"], record.tags["state"]) == (ID, "0", "ended")
+    assert record.tags["machine"] == "titan-03.cellar"
+    assert (board.machine.base / "words").read_text() == units
+
+
+def test_ssh_reaches_a_session_by_its_name(laptop: Laptop, machine: Machine, tmp_path: Path) -> None:
+    """By settings of bp, in the folder and with the variables of the run, also to copy files; by no other key."""
+    (laptop.programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
+    done = laptop.bp("session", "start", "-d", "--env", "SHADE=deep 'blue'", "--name", "shell")
+    (entry,) = (laptop.archive / "sessions").iterdir()
+    environment = {"PATH": str(laptop.programs), "XDG_CACHE_HOME": str(laptop.cache), "HOME": str(laptop.archive)}
+    # The account of this machine is not ada.
+    options = ("-F", str(entry), "-o", "User=root")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    shown = run("/usr/bin/ssh", *options, entry.name, 'echo "$SHADE"; ls; exit 7')
+    copied = run("/usr/bin/scp", *options, str(tmp_path / "work/train.py"), f"{entry.name}:copy.py")
+    run("/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other"))
+    wrong = tmp_path / "entry"
+    wrong.write_text(re.sub('IdentityFile ".*"', f"IdentityFile {tmp_path}/other", entry.read_text()))
+    refused = run("/usr/bin/ssh", "-F", str(wrong), "-o", "User=root", entry.name, "true")
+
+    assert f"ssh {entry.name}, if" in done.stderr
+    assert f"ssh-remote+{entry.name}" in done.stderr
+    assert (shown.returncode, shown.stdout, shown.stderr) == (7, "deep 'blue'\ntrain.py\n", "")
+    assert copied.returncode == 0, copied.stderr
+    (copy,) = machine.base.glob("cache/*/*/work/copy.py")
+    assert copy.read_text() == "print('loss')\n"
+    assert (refused.returncode, "Permission denied" in refused.stderr) == (255, True)
+    assert laptop.bp("stop", entry.name).returncode == 0
+
+
+class Idle:
+    """A board that looks at signs of work each 0.2 s, and may be idle for 3 s."""
+
+    def __init__(self, machine: Machine, hub: RunHub, record: Record) -> None:
+        pace = "from bedplate.programs.agent import session; session._LOOK = 0.2; session._LEAST = 2\n"
+        machine.command[2] = machine.command[2].replace("base = Path", f"{pace}base = Path")
+        machine.prepare()
+        self.board, self.folder = Board(machine, hub, record, idle=3), machine.folder
+        wait_for((self.folder / "session/page").exists)
+
+    @property
+    def log(self) -> str:
+        """What the session has printed."""
+        return "".join(path.read_text() for path in self.folder.glob("logs/0/0/0*"))
+
+
+@pytest.fixture
+def idle(machine: Machine, record: Record, tmp_path: Path) -> Iterator[Idle]:
+    """Yield a session that will be idle."""
+    (tmp_path / "agents").mkdir()
+    with RunHub(tmp_path / "agents") as hub:
+        idle = Idle(machine, hub, record)
+        yield idle
+        idle.board.stop()
+
+
+def test_an_idle_session_warns_and_ends(idle: Idle) -> None:
+    """Its log and the record say before what was seen; the cause is its limit."""
+    wait_for((idle.folder / "recorded").exists)
+
+    assert re.search(r"the session is idle for 0 min: no key, request or run, .*It ends in 0 min, unless", idle.log)
+    assert idle.board.hub.tags["cause"] == "stopped by its limit: a session that is idle for 0 min"
+    assert idle.board.hub.statuses[-1] == "KILLED"
+
+
+def test_a_sign_of_work_puts_off_the_end(idle: Idle, laptop: Laptop) -> None:
+    """A request that a person causes, a run, and `bp session extend`; what a page asks by itself does not."""
+    active = idle.folder / "session/active"
+    browser = Browser(laptop, "session", "open", ID)
+    browser.log_in()
+
+    def is_sign(act: Callable[[], object]) -> bool:
+        before = active.stat().st_mtime_ns
+        act()
+        return active.stat().st_mtime_ns > before
+
+    assert is_sign(lambda: browser.ask("/", "PUT", b"x" * 100))
+    assert not is_sign(lambda: browser.ask("/api/kernels?1"))
+    assert is_sign(lambda: laptop.bp("session", "extend", ID))
+    assert is_sign(lambda: laptop.bp("run", "--in", ID, "--", "sleep", "4"))
+    assert not (idle.folder / "end.json").exists()
+    browser.process.send_signal(signal.SIGINT)
+    browser.process.communicate(timeout=20)
+
+
+@pytest.mark.nightly
+def test_jupyterlab_works_in_a_browser(laptop: Laptop, hub: FakeHub, record: Record, tmp_path: Path) -> None:
+    """A kernel has the Python of the run, and no port. It starts again; a file with the run's token stays there."""
+    machine_of(laptop, hub, tmp_path, sys.executable)
+    certificates = [f"--env={name}={os.environ[name]}" for name in ("SSL_CERT_FILE",) if name in os.environ]
+    process = laptop.start("session", "start", "--jupyter", *certificates)
+    assert process.stdout
+    address = next(line.strip() for line in process.stdout if line.startswith("http://"))
+    name = record.tags["id"]
+
+    with chromium(tmp_path / "profile") as page:
+        page.open(address)
+        page.wait_for("Python of ")
+        page.evaluate("document.querySelector('.jp-LauncherCard[data-category=Notebook]').click()")
+        page.wait_for("| Idle")
+        page.evaluate("document.querySelector('.jp-Notebook .cm-content').focus()")
+        page.write(_CELL)
+        page.wait_for("is printed")
+        (line,) = re.findall(r"(\d+) (\S+) is printed", page.evaluate("document.body.innerText"))
+        page.evaluate(f"fetch('/api/kernels').then(r => r.json()).then(k => {_RESTART})")
+        page.wait_for("| Idle")
+        page.write("print(os is None)")
+        page.wait_for("NameError")
+    ports = subprocess.run(("ss", "-lntp"), capture_output=True, text=True, check=True).stdout
+    stopped = laptop.bp("stop", name)
+    process.communicate(timeout=60)
+
+    number, python = line
+    assert "python" in Path(python).name
+    assert "environments" not in python
+    assert f"pid={number}," not in ports
+    assert stopped.returncode == 0
+    assert record.tags["cause"] == f"stopped by {pwd.getpwuid(os.getuid()).pw_name}"
+    files = {path.rpartition("artifacts/")[2]: data for path, data in record.packs.items() if "artifacts" in path}
+    assert files["output/kept.txt"] == b"x"
+    assert {*files} >= {"output/Untitled.ipynb", "output/kept.txt"}
+    assert "output/token.txt" not in files
+    assert not any(RUN_TOKEN.encode() in data for data in files.values())

@@ -185,6 +185,17 @@ def test_an_idle_run_is_stopped_ten_minutes_after_a_warning(sweeps: Sweeps) -> N
     assert warning in sweeps.sweep(IDLE_RUNS, NOW + 5 * HOUR)
 
 
+def test_a_session_warns_by_the_hub(sweeps: Sweeps) -> None:
+    """Its person hears once what its program has seen; only runs that are sessions have such a warning."""
+    warning = "idle for 50 min. It ends in 10 min"
+    sweeps.add("notes", session="jupyter", warning=warning)
+    sweeps.add("used", session="ssh", warning="-")
+    sweeps.add("run", warning=warning)
+
+    assert sweeps.sweep({}) == [f"ada: the session notes is {warning}"]
+    assert sweeps.sweep({}, NOW + 60) == []
+
+
 def test_an_idle_run_is_only_reported_by_default(sweeps: Sweeps) -> None:
     """For as long as it is idle."""
     fleet = {"idle": {"after": 600, "then": "report"}}

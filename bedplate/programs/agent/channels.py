@@ -1,10 +1,10 @@
-"""Many connections over one pair of pipes: frames of a number, a size and as many bytes. An empty one ends it."""
+"""Many connections over one pair of pipes: frames of a number, a size and as many bytes; empty ones begin and end."""
 
 import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import RLock, Thread
 from typing import IO
 
 _HEAD, _PART = struct.Struct(">II"), 1 << 16
@@ -18,16 +18,20 @@ class Channels:
 
     def __init__(self, source: IO[bytes], sink: IO[bytes], accept: "Accept | None" = None) -> None:
         self._source, self._sink, self._accept = source, sink, accept
-        self._links, self._lock, self._last = dict[int, socket.socket](), Lock(), 0
+        self._links, self._lock, self._last = dict[int, socket.socket](), RLock(), 0
         self.is_open = True
 
     def open(self) -> socket.socket:
         """Return a new connection to the other end. Raises OSError if the pipes are closed."""
         own, other = socket.socketpair()
+        # The other end takes numbers in their order.
         with self._lock:
             self._last += 1
-            number = self._last
-        self._start(number, other)
+            self._start(self._last, other)
+            try:
+                self.send(self._last, b"")
+            except (OSError, ValueError):
+                self.is_open = False
         if not self.is_open:
             own.close()
             raise ConnectionError("the connection to the session is closed")
@@ -64,6 +68,7 @@ class Channels:
                 self._start(number, self._accept())
             except OSError:
                 self.send(number, b"")
+            return
         link = self._links.get(number)
         if link:
             try:

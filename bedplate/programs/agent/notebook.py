@@ -23,7 +23,8 @@ _OPTIONS = (
     *("--KernelManager.transport=ipc", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
     "--LabApp.extension_manager=readonly",
 )
-_KERNEL = "import sys; sys.path.append({!r}); from ipykernel import kernelapp; kernelapp.launch_new_instance()"
+# Names would be in the notebook, too.
+_KERNEL = "__import__('sys').path.append({!r}); __import__('ipykernel.kernelapp').kernelapp.launch_new_instance()"
 _VERSION = "import sys; print(sys.version_info[:2])"
 _SECONDS = 10.0
 

@@ -425,7 +425,11 @@ class Run:
         """Return what limits of the hub need: for how long this agent has run, since when its program is idle."""
         idle = self._witness.idle()
         since = f"{(self._hub.now - idle) * 1000:.0f}" if idle >= _IDLE else "-"
-        return {self._ran: f"{max(time.monotonic() - self._had, 0):.0f}", "idle_since": since}
+        signs = {self._ran: f"{max(time.monotonic() - self._had, 0):.0f}", "idle_since": since}
+        if self._told["SESSION"]:
+            file = self._folder / "session/warning"
+            signs["warning"] = file.read_text(encoding="utf-8") if file.exists() else "-"
+        return signs
 
     def _send_pending(self, more: Mapping[str, str], patience: float) -> None:
         with self._noting:

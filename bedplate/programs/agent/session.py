@@ -50,7 +50,7 @@ class Session:
         (folder / FOLDER).symlink_to(self._sockets)
         self._told = {**told, "BEDPLATE_PAGE": str(self._sockets / PAGE)}
         self._plain = {name: value for name, value in told.items() if not name.startswith("BEDPLATE_")}
-        self._runs = dict[Thread, subprocess.Popen[bytes]]()
+        self._runs, self._is_over = set[Thread](), False
         self._notebook: Notebook | None = None
 
     def run(self, command: Sequence[str]) -> int:
@@ -100,17 +100,19 @@ class Session:
             finally:
                 log.close()
                 stream.write("\n")
-        self._runs[current_thread()] = process
+        self._runs.add(current_thread())
         is_told = False
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_TICK)
+            if self._is_over and not (folder / STOP).exists():
+                write_text(folder / STOP, json.dumps({"by": "the end of its session", "now": False}))
             if (folder / STOP).exists() and not is_told:
                 process.terminate()
                 is_told = True
         # As ExecStopPost of a unit.
         self._popen("end", folder, subprocess.DEVNULL).wait()
-        del self._runs[current_thread()]
+        self._runs.remove(current_thread())
 
     def _popen(self, command: str, folder: Path, log: "IO[bytes] | int") -> "subprocess.Popen[bytes]":
         words = (*self._agent, command, "--folder", str(folder))
@@ -140,14 +142,14 @@ class Session:
 
     def _end(self, program: "subprocess.Popen[bytes]") -> None:
         """End what runs here, and keep what was changed."""
-        end = time.monotonic() + _LAST
-        for process in self._runs.values():
-            process.terminate()
+        end, self._is_over = time.monotonic() + _LAST, True
         for thread in [*self._runs]:
             thread.join(max(end - time.monotonic(), 0))
         with suppress(subprocess.TimeoutExpired):
             program.wait(max(end - time.monotonic(), 0))
-        keep_changes(Path.cwd(), Path(self._told["BEDPLATE_OUTPUT"]), self._since, self._secrets())
+        # A board has programs there.
+        if self._told["BEDPLATE_SESSION"] != "board":
+            keep_changes(Path.cwd(), Path(self._told["BEDPLATE_OUTPUT"]), self._since, self._secrets())
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _secrets(self) -> Sequence[bytes]:

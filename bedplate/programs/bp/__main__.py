@@ -16,6 +16,7 @@ from .hub import MISSING, PARTLY, BpError, Hub, PrintedError, answer_lines, load
 _STARTS = {"run", "again"}
 # What `again` takes from the record.
 _REPEATED = [
+    "--in",
     "--gpus",
     "--nodes",
     "--cpus",

@@ -47,6 +47,7 @@ def read_gpus(hub: Hub, options: argparse.Namespace) -> Mapping[str, Any]:
     return {
         "machines": ask_all(names, lambda name: _ask(hub, name, "--json" if options.json else "")),
         "cluster": in_cluster,
+        "sessions": [run["name"] for run in runs if "bedplate.session" in run["tags"]],
     }
 
 
@@ -62,6 +63,10 @@ def _ask(hub: Hub, name: str, option: str) -> Mapping[str, Any]:
 
 def gpu_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of each machine, and a line for each run in the cluster."""
-    yield from answer_lines(document["machines"])
-    for run in document["cluster"]:
-        yield f"{_tag(run, 'group')} (cluster): {_tag(run, 'gpus')} GPUs for {_tag(run, 'owner')}, {run['name']}"
+    sessions = {*document["sessions"]}
+    in_cluster = (
+        f"{_tag(run, 'group')} (cluster): {_tag(run, 'gpus')} GPUs for {_tag(run, 'owner')}, {run['name']}"
+        for run in document["cluster"]
+    )
+    for line in (*answer_lines(document["machines"]), *in_cluster):
+        yield f"{line}, a session" if sessions.intersection(re.findall(r"[\w.-]+", line)) else line

@@ -52,6 +52,7 @@ SECRET = f"(?!{_OWN}){NAME}|{NAME}=(?!{_OWN})[A-Z_][A-Z0-9_]{{0,200}}"
 _OPTIONS: Sequence[tuple[str, str, str, Any, str]] = (
     ("--on", "MACHINE", ".*", "", "this machine"),
     ("--group", "G", ".*", "", "this group: a machine, or the cluster; default: the smallest that is enough"),
+    ("--in", "SESSION", "[A-Za-z0-9_.-]{1,200}|", "", "in your session of this name, with its GPUs; it ends with it"),
     ("--gpus", "N", _NUMBER, "0", "GPUs for this run alone; default: none"),
     ("--nodes", "N", "[1-9][0-9]{0,3}", "1", "machines, each with these GPUs, CPUs and memory; default: 1"),
     ("--cpus", "N", _NUMBER, "0", "at most so many CPUs"),
@@ -215,11 +216,16 @@ def run_tags(options: argparse.Namespace, place: Place, document: Mapping[str, A
     tags |= {"state": "queued"} if waits else {}
     tags |= {"image": place.facts["image"]} if place.selector else {"machine": place.name}
     tags |= {"base": code.packs[0].rpartition("/")[2].partition("-")[0], "size": snapshot.size}
+    tags |= {"in": document["in"]} if "in" in document else {}
     return {**tags, "left_out": ", ".join(snapshot.left_out), "head": snapshot.head, "remote": snapshot.remote}
 
 
 def set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any]) -> Place:
     """Return the place of a run, and add to its document what follows from that."""
+    if vars(options).get("in"):
+        from .session import place_in  # noqa: PLC0415  other runs start without it
+
+        return place_in(hub, options, document)
     nodes, is_interactive = document["nodes"], document["priority"] == "interactive"
     if options.on and nodes > 1:
         raise BpError("--on names one machine, and --nodes needs several", "write --group G, or leave --on out", WRONG)
@@ -354,7 +360,8 @@ def _plan_lines(place: Place, document: Mapping[str, Any], cost: float, snapshot
     money = f"{price:.2f} USD an hour, at most {cost:.2f} USD" if cost else "without a known price"
     where = "in the cluster" if place.selector else f"of {place.group or place.facts['place']}"
     names = ", ".join(place.members) or place.name
-    yield f"on {f'{nodes} machines: {names}' if nodes > 1 else names} {where}, {money}"
+    on = f"on {f'{nodes} machines: {names}' if nodes > 1 else names} {where}, {money}"
+    yield f"in the session {document['in']}, which pays" if "in" in document else on
     if document["elements"]:
         yield f"an array of elements {document['elements']}, {document['at_once']} at a time"
     yield from ([f"image {place.facts['image']}"] if place.selector else [])

@@ -147,7 +147,7 @@ def _follow(hub: Hub, run: Run, rank: int, output: _Output) -> bool:
         if _is_in_cluster(run):
             follow(api_of(hub.settings), _tag(run, "id"), output.write, say, record)
             return True
-        agent = Agent(hub, _tag(run, "machine"), "follow", _tag(run, "id"), str(rank), str(output.end))
+        agent = Agent(hub, place_of(hub, run), "follow", _tag(run, "id"), str(rank), str(output.end))
         count, status = agent.call()
     except BpError as error:
         say(f"{error}: the output comes from the hub")
@@ -176,8 +176,8 @@ def stop_run(hub: Hub, run: Run, name: str, by: str = "", *, is_now: bool = Fals
         stop_pods(hub, api_of(hub.settings), {**run, "name": name}, by or hub.settings.person, is_now=is_now)
         return
     count = int(_tag(run, "nodes", "1"))
-    nodes = [f"node.{rank}" for rank in range(count)] if count > 1 else ["machine"]
-    stop_agents(hub, name, [_tag(run, node) for node in nodes], is_now=is_now, by=by)
+    places = [_tag(run, f"node.{rank}") for rank in range(count)] if count > 1 else [place_of(hub, run)]
+    stop_agents(hub, name, places, is_now=is_now, by=by)
 
 
 def own_id(hub: Hub, run: Run) -> str:
@@ -221,6 +221,8 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
     needed = sorted({*tags["env"].split()} - {word.partition("=")[0] for word in options.env})
     if needed:
         raise BpError(f"the record has no values of {', '.join(needed)}", "give each by --env NAME=VALUE", WRONG)
+    if "bedplate.session" in run["tags"]:
+        raise BpError(f"{run['name']} was a session", f"start another one: {tags['command']}", WRONG)
     if "bedplate.search" in run["tags"]:
         raise BpError(f"{run['name']} drives a search", "`bp search FILE` with its study goes on with it", WRONG)
     values, secrets = vars(options), _tag(run, "secrets").split()
@@ -324,12 +326,15 @@ def _attach(hub: Hub, run: Run, options: argparse.Namespace, command: Sequence[s
     name = own_id(hub, run)
     if options.stack:
         command = ("sh", "-c", _STACKS, "sh", run["run"])
-    if not _is_in_cluster(run):
+    place = place_of(hub, run)
+    if not place.startswith(POD):
         base = f"/scratch/{hub.settings.person}/runs/{name}/work", f'/var/cache/bedplate/runs/"$(id -u)"/{name}/work'
         program = shlex.join(command) if command else '"${SHELL:-sh}" -l'
         script = f"cd {base[0]} 2>/dev/null || cd {base[1]} && exec {program}"
         has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        words = ssh_command(hub, _tag(run, "machine"), *(["-t"] if has_terminal else []))
+        words = ssh_command(hub, place, *(["-t"] if has_terminal else []))
         os.execvp("ssh", (*words, script))  # noqa: S606, S607  a machine of the fleet
-    script = 'cd /bedplate/work; [ "$#" = 0 ] || exec "$@"; exec "$(command -v bash || echo sh)"'
-    return attach(api_of(hub.settings), name, ("sh", "-c", script, "sh", *command))
+    # A pod has the folders of runs in its session beside its own.
+    script = f'cd /bedplate/{"" if _is_in_cluster(run) else f"runs/{name}/"}work; [ "$#" = 0 ] || exec "$@"; '
+    script += 'exec "$(command -v bash || echo sh)"'
+    return attach(api_of(hub.settings), place[len(POD) :], ("sh", "-c", script, "sh", *command))

@@ -26,7 +26,7 @@ from .snapshot import open_shadow
 
 Run = Mapping[str, Any]
 # Options of `bp run` that no trial has, with their values: they are for the search.
-_OF_SEARCH: "dict[str, Any]" = {"array": "", "after": "", "max_cost": "", "name": ""}
+_OF_SEARCH: "dict[str, Any]" = {"array": "", "after": "", "max_cost": "", "name": "", "in": ""}
 _OF_SEARCH.update({"param": [], "notify": False, "d": False, "dry_run": False, "y": False})
 # What the driver has instead of that of a trial. After a failure it goes on from the record.
 _OF_DRIVER = {

@@ -21,19 +21,26 @@ from ..agent.sockets import EXTEND, PAGE, READY, SSH
 from ..agent.sources import REQUIREMENTS
 from .hub import WRONG, BpError, Hub, say
 from .machine import POD, Agent, agent_command
+from .places import Place
 from .proxy import serve
 from .records import find_run, has_run_ended, run_lines, tagged_runs
 from .run import Code, read_options, seconds_of, start_code, start_folder
 from .run import add_options as add_options_of_run
 from .runs import own_id, place_of
+from .secret import read_secrets
 
 JUPYTER = "jupyter"
 # Options of `bp run` that a session does not have, with their values.
 _OF_RUNS: "dict[str, Any]" = {"nodes": "1", "array": "", "launch": "program", "restarts": "0", "scratch_ok": False}
-_OF_RUNS |= {"after": ""}
+_OF_RUNS |= {"after": "", "in": ""}
+# Options that a run in a session does not have, with what they are then.
+_OF_PLACES = {"on": "", "group": "", "gpus": "0", "nodes": "1", "cpus": "0", "memory": "0", "image": "", "array": ""}
+_OF_PLACES |= {"after": "", "max_cost": "", "priority": "normal", "restarts": "0"}
 _COMMANDS = {JUPYTER: ["python3", "-m", "jupyterlab"], SSH: ["sleep", "infinity"]}
 # Seconds: until an idle session ends where the fleet has no other limit, and between two tries.
 _IDLE, _PAUSE, _TIME = 3_600, 2.0, "8h"
+# Of a run in a session: it has less time to end than that, and cannot live longer.
+_GRACE, _LONGEST = 15, "59d"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -57,10 +64,7 @@ def act_on_session(hub: Hub, options: argparse.Namespace) -> int:
     """Do what a command of bp does with a session; return the exit code."""
     if options.verb == "start":
         return _start(hub, options)
-    run = find_run(hub, options.run)
-    name, kind = own_id(hub, run), run["tags"].get("bedplate.session")
-    if not kind or has_run_ended(run):
-        raise BpError(f"{name} is no session that goes on", "`bp session list`", WRONG)
+    run, name = _session(hub, options.run)
     if options.verb == "open":
         return _open(hub, run, name)
     place, word = place_of(hub, run), SSH if options.verb == "connect" else EXTEND
@@ -70,6 +74,32 @@ def act_on_session(hub: Hub, options: argparse.Namespace) -> int:
     _, status = Agent(hub, place, "connect", name, word).call()
     say(*([] if status else [f"{name} is extended"]))
     return status
+
+
+def _session(hub: Hub, word: str) -> "tuple[Mapping[str, Any], str]":
+    """Return a session of this person that goes on, and its id. Raises BpError for another run."""
+    run = find_run(hub, word)
+    name = own_id(hub, run)
+    if "bedplate.session" not in run["tags"] or has_run_ended(run):
+        raise BpError(f"{name} is no session that goes on", "`bp session list`", WRONG)
+    return run, name
+
+
+def place_in(hub: Hub, options: argparse.Namespace, document: dict[str, Any]) -> Place:
+    """Return the place of a run in a session, and add to its document what follows from that."""
+    values = vars(options)
+    wrong = [f"--{name.replace('_', '-')}" for name, value in _OF_PLACES.items() if values[name] != value]
+    if wrong:
+        raise BpError(
+            f"a run in a session has no {', '.join(wrong)}", "it has all of the session: leave that out", WRONG
+        )
+    run, name = _session(hub, values["in"])
+    place = place_of(hub, run)
+    document["secrets"] |= read_secrets(hub, "" if place.startswith(POD) else place, options.secret)
+    document |= {"in": name, "gpus": int(run["tags"].get("bedplate.gpus", 0)), "grace": _GRACE, "checkpoints": ""}
+    document |= {"machine": run["tags"].get("bedplate.machine", ""), "after": "", "predecessor": "", "turns": 1}
+    document["for"] = seconds_of(values["for"] or _LONGEST)
+    return Place(place, {"price": 0, "place": name}, "")
 
 
 def sessions(hub: Hub) -> Sequence[Mapping[str, Any]]:

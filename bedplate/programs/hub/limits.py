@@ -77,6 +77,12 @@ class Limits:
             self._check_budgets(self._spent(record, runs), runs)
         idle = [self._idle_line(run, **self._fleet["idle"]) for run in runs] if self._fleet.get("idle") else []
         replace_text(self._volume / IDLE, "".join(idle))
+        for run in runs:
+            # A session warns and ends by itself.
+            if "session" in run and run.get("warning", "-") != "-":
+                text = f"the session {run.get('id', run['name'])} is {run['warning']}"
+                news = {"run": run["run"], "name": run["name"], "state": "idle", "text": text}
+                self._warn(f"session:{run['run']}", self._person(run["run"]), news)
         state = {"month": self._month, "whole": self._whole, "ended": self._ended, "warned": self._warned}
         replace_text(self._file, json.dumps(state))
 
