@@ -146,6 +146,10 @@ def _add_options(word: str, parsers: Mapping[str, argparse.ArgumentParser]) -> N
 
 def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> int:
     hub = Hub(load_settings(program))
+    if options.command == "run" and vars(options)["in"]:
+        from .session import run_in  # noqa: PLC0415  as above
+
+        return run_in(hub, options, command)
     if options.command == "run":
         from .run import start_run  # noqa: PLC0415  as above
 

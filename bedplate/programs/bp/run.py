@@ -151,14 +151,14 @@ def start_code(
 ) -> int:
     """Start a run of code, and follow it; return the exit code of its program.
 
-    The document may have more `tags`, the `cost` of what the run itself starts, and a function `begin` for what follows
-    once it has all of the run.
+    The document may have more `tags`, the `cost` of what the run itself starts, and functions for its `place`, and to
+    `begin` what follows once it has all of the run.
     """
     run, more_tags, begin = dict[str, Any](), document.pop("tags", {}), document.pop("begin", lambda _: None)
     more_cost = document.pop("cost", 0.0)
     if options.notify and hub.settings.person not in fleet.get("notify", ()):
         raise BpError("--notify has no effect: the fleet file has no `notify` for you", "ask your operator", WRONG)
-    place = set_place(hub, options, fleet, document)
+    place = document.pop("place", set_place)(hub, options, fleet, document)
     cost = document["nodes"] * document["turns"] * (place.facts["price"] or 0) * document["for"] / 3_600
     sent_bytes = sum(pack.stat().st_size for pack in code.new.values())
     say(*_plan_lines(place, document, cost, code.snapshot, sent_bytes))
@@ -222,10 +222,6 @@ def run_tags(options: argparse.Namespace, place: Place, document: Mapping[str, A
 
 def set_place(hub: Hub, options: argparse.Namespace, fleet: Mapping[str, Any], document: dict[str, Any]) -> Place:
     """Return the place of a run, and add to its document what follows from that."""
-    if vars(options).get("in"):
-        from .session import place_in  # noqa: PLC0415  other runs start without it
-
-        return place_in(hub, options, document)
     nodes, is_interactive = document["nodes"], document["priority"] == "interactive"
     if options.on and nodes > 1:
         raise BpError("--on names one machine, and --nodes needs several", "write --group G, or leave --on out", WRONG)

@@ -85,7 +85,13 @@ def _session(hub: Hub, word: str) -> "tuple[Mapping[str, Any], str]":
     return run, name
 
 
-def place_in(hub: Hub, options: argparse.Namespace, document: dict[str, Any]) -> Place:
+def run_in(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Start a run of this folder in a session, and follow it; return the exit code of its program."""
+    document = {**read_options(options, command), "place": _place_in}
+    return start_folder(hub, options, document, start_code)
+
+
+def _place_in(hub: Hub, options: argparse.Namespace, _: object, document: dict[str, Any]) -> Place:
     """Return the place of a run in a session, and add to its document what follows from that."""
     values = vars(options)
     wrong = [f"--{name.replace('_', '-')}" for name, value in _OF_PLACES.items() if values[name] != value]
