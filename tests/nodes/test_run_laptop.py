@@ -149,3 +149,38 @@ def test_a_secret_is_for_its_program_only(node: Node, laptop: Laptop, record: Re
     assert node.run(search) == ""
     assert "s3cret" not in seen + output + errors + json.dumps(record.runs)
     assert process.returncode == 0, errors
+
+
+def test_a_session_has_ssh_and_runs_that_start_at_once(node: Node, laptop: Laptop, record: Record) -> None:
+    """As the person, by sockets that nobody else reaches; no port is open, and all ends with the session."""
+    (laptop.programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
+    ports = node.run("ss -lntH | sort")
+    done = laptop.bp("session", "start", "-d", "--on", "titan-03", "--env", "SHADE=blue")
+    assert done.returncode == 0, done.stderr
+    until(lambda: record.tags["state"] == "running", 30, "the session does not start")
+    name = record.tags["id"]
+    words = (*laptop._start[:-1], "/usr/bin/ssh", "-F", str(laptop.archive / "sessions" / name), name)  # noqa: SLF001
+    variables = {"PATH": str(laptop.programs), "XDG_CACHE_HOME": str(laptop.cache), "HOME": str(laptop.archive)}
+
+    shell = subprocess.run(
+        (*words, "id -un; echo $SHADE; ls; cat /proc/self/cgroup"),
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first = laptop.bp("run", "--in", name, "--", "sh", "-c", "echo $SHADE; cat /proc/self/cgroup; exit 7")
+    Path("edited").touch()
+    second = laptop.bp("run", "--in", name, "--", "ls")
+
+    unit = f"/bp-{name}.service"
+    assert shell.stdout.split()[:3] == ["runner", "blue", "train.sh"]
+    assert unit in shell.stdout
+    assert (first.returncode, first.stdout.split()[0], unit in first.stdout) == (7, "blue", True), first.stderr
+    assert second.stdout.split() == ["edited", "train.sh"]
+    assert node.run("ss -lntH | sort") == ports
+    folder = node.run("readlink -f /var/cache/bedplate/runs/20077/*/session").strip()
+    assert node.run(f"stat -c '%U %a' {folder}").split() == ["runner", "700"]
+    assert laptop.bp("stop", name).returncode == 0
+    until(lambda: record.runs[0]["info"]["status"] == "KILLED", 60, "the session does not end")
+    assert "No such file" in node.run(f"ls {folder} 2>&1 || true")

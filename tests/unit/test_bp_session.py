@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,9 +22,9 @@ from tests.testlab.fakes.laptop import FakeHub, Laptop
 from tests.testlab.fakes.runs import AgentRun, RunHub, wait_for
 from tests.unit.test_agent_start import ID, Machine
 from tests.unit.test_bp import Browser
-from tests.unit.test_bp_run import RUN_TOKEN, SSH, Record, hub, laptop, record
+from tests.unit.test_bp_run import API, FLEET, RUN_TOKEN, SSH, Record, api, created, hub, laptop, record
 
-__all__ = ["hub", "laptop", "record"]
+__all__ = ["api", "hub", "laptop", "record"]
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # A page that answers with what it was asked, and a WebSocket that answers in capitals.
@@ -224,6 +225,74 @@ def test_ssh_reaches_a_session_by_its_name(laptop: Laptop, machine: Machine, tmp
     assert copy.read_text() == "print('loss')\n"
     assert (refused.returncode, "Permission denied" in refused.stderr) == (255, True)
     assert laptop.bp("stop", entry.name).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (
+            ["run", "--in", ID, "--gpus", "1", "--on", "titan-03", "--", "true"],
+            "a run in a session has no --on, --gpus",
+        ),
+        (["run", "--in", "ada-1127-plain", "--", "true"], "ada-1127-plain is no session that goes on"),
+        (["run", "--in", "ada-1127-ended", "--", "true"], "ada-1127-ended is no session that goes on"),
+        (["run", "--in", "bob-1127-notes", "--", "true"], "bob-1127-notes is a run of bob"),
+        (["run", "--in", "ada-1127-none", "--", "true"], "no run is named ada-1127-none"),
+        (["session", "open", "ada-1127-ended"], "ada-1127-ended is no session that goes on"),
+        (["session", "open", "bob-1127-notes"], "bob-1127-notes is a run of bob"),
+        (["session", "connect", "ada-1127-plain"], "ada-1127-plain is no session that goes on"),
+        (["session", "start", "--ssh", "--jupyter"], "not allowed with argument --ssh"),
+        (["session", "start", "--nodes", "2"], "unrecognized arguments: --nodes"),
+        (["session", "start", "--group", "nowhere"], "no group for runs is named nowhere"),
+        (["again", ID], f"{ID} was a session"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: list[str], reason: str, laptop: Laptop, record: Record) -> None:
+    """Before anything starts, in a sentence."""
+    record.add(ID, session="ssh", machine="titan-03.cellar", command="bp session start --ssh")
+    record.add("ada-1127-plain", machine="titan-03.cellar")
+    record.add("ada-1127-ended", session="ssh", machine="titan-03.cellar", state="ended")
+    record.add("bob-1127-notes", session="ssh", machine="titan-03.cellar", owner="bob")
+    (laptop.programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
+
+    done = laptop.bp(*words)
+
+    assert done.returncode in {2, 242}, done.stderr
+    assert reason in done.stderr
+    assert len(record.runs) == 4
+    assert not any("agent" in line for line in laptop.logins)
+
+
+def test_sessions_are_listed(laptop: Laptop, record: Record) -> None:
+    """Those of the person that go on, with their kinds; also for programs."""
+    record.add(ID, session="jupyter", machine="titan-03.cellar", command="bp session start --jupyter")
+    record.add("ada-1127-plain", machine="titan-03.cellar")
+    for path in ("search",):
+        record[f"{API}runs/{path}"] = lambda: (200, {}, json.dumps({"runs": record.runs}).encode())
+
+    head, row = laptop.bp("session", "list").stdout.splitlines()
+    (run,) = json.loads(laptop.bp("session", "list", "--json").stdout)
+
+    assert head.split()[:3] == ["KIND", "RUN", "OWNER"]
+    assert row.split()[:4] == ["jupyter", ID, "ada", "running"]
+    assert run["name"] == ID
+
+
+def test_a_pod_gets_what_its_session_needs(laptop: Laptop, api: FakeHub, record: Record) -> None:
+    """Kind, idle time, and the packages of JupyterLab, which only sessions of notebooks get."""
+    record.hub.answer("/fleet.json", {**FLEET, "for": "4h", "idle": {"after": 7_200, "then": "report"}})
+
+    done = laptop.bp("session", "start", "--jupyter", "-d", "--group", "batch")
+
+    assert done.returncode == 0, done.stderr
+    (container,) = created(api)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    variables = {item["name"]: item.get("value") for item in container["env"]}
+    assert (
+        variables.items() >= {"BEDPLATE_SESSION": "jupyter", "BEDPLATE_IDLE": "7200", "BEDPLATE_FOR": "14400"}.items()
+    )
+    (secret,) = (json.loads(body) for line, _, body in api.requests if line.endswith("/secrets"))
+    assert b"jupyterlab==" in b64decode(secret["data"]["requirements.txt"])
+    assert (record.tags["session"], record.tags["command"]) == ("jupyter", "bp session start --jupyter")
 
 
 class Idle:

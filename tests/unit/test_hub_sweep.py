@@ -125,6 +125,7 @@ def _sweep(mlflow: FakeRecord) -> None:
         ({"state": "queued", "image": "r@sha256:1", "start": NOW - DAY}, FLEET, ""),
         ({"state": "running", "image": "r@sha256:1", "seen": NOW - 800}, FLEET, ""),
         ({"state": "running", "image": "r@sha256:1", "seen": NOW - 1_000}, FLEET, POD),
+        ({"state": "running", "in": "ada-1127-notes", "seen": NOW - 1_000}, FLEET, POD.replace("pod", "session")),
         ({"state": "queued", "start": NOW - 2 * DAY}, FLEET, ""),
         ({"state": "queued", "image": "r@sha256:1", "start": NOW - 59 * DAY}, FLEET, ""),
         ({"state": "queued", "image": "r@sha256:1", "start": NOW - 61 * DAY}, FLEET, EXPIRED),

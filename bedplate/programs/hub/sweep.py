@@ -114,8 +114,9 @@ def lost_cause(run: Run, fleet: Mapping[str, Any], now: float, since: float = 0.
     patience = _CUT if now - heard > _SILENT or "array" in run else _SILENT
     if is_queued:
         return ""
-    if "image" in run and "seen" in run and min(silent, now - since) > patience:
-        return f"its pod was silent for {_SILENT // 60} minutes: it was deleted or evicted, or its node is lost"
+    if {"image", "in"} & run.keys() and "seen" in run and min(silent, now - since) > patience:
+        place = "session" if "in" in run else "pod"
+        return f"its {place} was silent for {_SILENT // 60} minutes: it was deleted or evicted, or its node is lost"
     return f"nothing was heard of it for {_UNREACHED // 86_400} days" if silent > _UNREACHED else ""
 
 
