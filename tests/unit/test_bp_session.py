@@ -113,7 +113,7 @@ def browser(laptop: Laptop, board: Board) -> Iterator[Browser]:
     yield browser
     browser.process.send_signal(signal.SIGINT)
     output, errors = browser.process.communicate(timeout=20)
-    assert (browser.process.returncode, output, errors.count("\n")) == (0, "", 1), errors
+    assert (browser.process.returncode, output, errors.count("\n")) == (0, "", 2), errors
 
 
 def test_the_page_of_a_session_is_shown(browser: Browser) -> None:
@@ -240,6 +240,7 @@ def test_ssh_reaches_a_session_by_its_name(laptop: Laptop, machine: Machine, tmp
         (["run", "--in", "ada-1127-none", "--", "true"], "no run is named ada-1127-none"),
         (["session", "open", "ada-1127-ended"], "ada-1127-ended is no session that goes on"),
         (["session", "open", "bob-1127-notes"], "bob-1127-notes is a run of bob"),
+        (["session", "connect", "ada-1127-board"], "ada-1127-board was not started for ssh"),
         (["session", "connect", "ada-1127-plain"], "ada-1127-plain is no session that goes on"),
         (["session", "start", "--ssh", "--jupyter"], "not allowed with argument --ssh"),
         (["session", "start", "--nodes", "2"], "unrecognized arguments: --nodes"),
@@ -252,6 +253,7 @@ def test_what_cannot_be_is_refused(words: list[str], reason: str, laptop: Laptop
     record.add(ID, session="ssh", machine="titan-03.cellar", command="bp session start --ssh")
     record.add("ada-1127-plain", machine="titan-03.cellar")
     record.add("ada-1127-ended", session="ssh", machine="titan-03.cellar", state="ended")
+    record.add("ada-1127-board", session="board", machine="titan-03.cellar")
     record.add("bob-1127-notes", session="ssh", machine="titan-03.cellar", owner="bob")
     (laptop.programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
 
@@ -259,7 +261,7 @@ def test_what_cannot_be_is_refused(words: list[str], reason: str, laptop: Laptop
 
     assert done.returncode in {2, 242}, done.stderr
     assert reason in done.stderr
-    assert len(record.runs) == 4
+    assert len(record.runs) == 5
     assert not any("agent" in line for line in laptop.logins)
 
 
@@ -267,8 +269,7 @@ def test_sessions_are_listed(laptop: Laptop, record: Record) -> None:
     """Those of the person that go on, with their kinds; also for programs."""
     record.add(ID, session="jupyter", machine="titan-03.cellar", command="bp session start --jupyter")
     record.add("ada-1127-plain", machine="titan-03.cellar")
-    for path in ("search",):
-        record[f"{API}runs/{path}"] = lambda: (200, {}, json.dumps({"runs": record.runs}).encode())
+    record[f"{API}runs/search"] = lambda: (200, {}, json.dumps({"runs": record.runs}).encode())
 
     head, row = laptop.bp("session", "list").stdout.splitlines()
     (run,) = json.loads(laptop.bp("session", "list", "--json").stdout)

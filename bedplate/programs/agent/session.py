@@ -29,7 +29,7 @@ WARNING = "warning"
 # Seconds: between two looks, before the stop of an idle session, for the ends of its runs, and between looks at one.
 _LOOK, _WARNED, _LAST, _TICK = 30.0, 600.0, 25.0, 0.5
 # The part of one processor that servers of notebooks and editors use while nobody works.
-_LEAST = 0.05
+_LEAST, _SIGNALLED = 0.05, 128
 # Bytes of changed files that are kept, and what is not.
 _LARGEST, _NOT_KEPT = 100 << 20, {"__pycache__", ".ipynb_checkpoints", ".git"}
 
@@ -63,16 +63,19 @@ class Session:
             self._notebook = Notebook(Path(jupyter), self._sockets, self._plain)
             command, self._told = self._notebook.command(PAGE), {**self._told, **self._notebook.variables}
         program = subprocess.Popen(command, env=self._told)  # noqa: S603  of bp
+        code = 0
         try:
             while program.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     program.wait(_LOOK)
                 self._look()
+            code = program.returncode if program.returncode >= 0 else _SIGNALLED - program.returncode
         except KeyboardInterrupt:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             program.terminate()
         finally:
             self._end(program)
-        return max(program.returncode or 0, 0)
+        return code
 
     def _listen(self, name: str, serve: Callable[[socket.socket], object]) -> None:
         """Serve each connection to a socket in a thread."""

@@ -44,9 +44,10 @@ class Sshd:
         self._words += [word for setting in settings for word in ("-o", setting)]
         try:
             output("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host_key"))
-        except ProgramError as error:
+        except ProgramError:
             self._program = None
-            say(f"no ssh to this session: {error}")
+        if not self._program:
+            say("no ssh to this session: sshd or ssh-keygen is not installed here")
         self._name(folder, key.rpartition(" ")[2])
 
     def _name(self, folder: Path, person: str) -> None:

@@ -68,6 +68,8 @@ def act_on_session(hub: Hub, options: argparse.Namespace) -> int:
     if options.verb == "open":
         return _open(hub, run, name)
     place, word = place_of(hub, run), SSH if options.verb == "connect" else EXTEND
+    if options.verb == "connect" and run["tags"]["bedplate.session"] != SSH:
+        raise BpError(f"{name} was not started for ssh", "start one by `bp session start --ssh`", WRONG)
     if options.verb == "connect":
         command = (*agent_command(hub, place), "connect", name, word)
         os.execvp(command[0], command)  # noqa: S606  without a shell
@@ -191,7 +193,9 @@ def _begin(hub: Hub, key: "Path | None", document: Mapping[str, Any], *, is_foll
     place, name = document.get("machine") or f"{POD}{document['id']}", str(document["id"])
     if key:
         _write_entry(hub, key, name, document["for"])
-    elif is_followed:
+    elif not is_followed:
+        say(f"its page: bp session open {name}")
+    else:
         Thread(target=_show, args=(hub, Page(hub, place, name)), daemon=True).start()
     if is_followed and sys.stdin.isatty():
         Thread(target=_extend, args=(hub, place, name), daemon=True).start()
@@ -201,6 +205,7 @@ def _extend(hub: Hub, place: str, name: str) -> None:
     for _ in sys.stdin:
         with suppress(BpError):
             Agent(hub, place, "connect", name, EXTEND).call()
+            say(f"{name} is extended")
 
 
 class Page:
@@ -230,6 +235,7 @@ class Page:
 
 def _open(hub: Hub, run: Mapping[str, Any], name: str) -> int:
     page = Page(hub, place_of(hub, run), name)
+    say(f"waits until the page of {name} answers")
     page.open().close()
     serve(hub, page=page.open)
     return 0
