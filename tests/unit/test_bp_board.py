@@ -5,6 +5,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 from bedplate.programs.study import read_study
 from tests.testlab.chromium import chromium
 from tests.testlab.fakes.laptop import Laptop
+from tests.testlab.fakes.runs import wait_for
 from tests.testlab.fakes.studies import SearchHub
 from tests.unit.test_board import NAME, event_file
 from tests.unit.test_bp import Browser
+from tests.unit.test_bp_run import created, stand_in_for_the_cluster
 from tests.unit.test_bp_search import hub, laptop, machine, quick
 
 __all__ = ["hub", "laptop", "machine", "quick"]
@@ -24,8 +27,8 @@ __all__ = ["hub", "laptop", "machine", "quick"]
 _TRAIN = f"""
 import os, pathlib, shutil, sys, time
 folder = pathlib.Path(os.environ["BEDPLATE_OUTPUT"])
-shutil.copy(sys.argv[1], folder / "{NAME}")
-print("wrote", flush=True)
+shutil.copy(sys.argv[1], folder / "part")
+(folder / "part").rename(folder / "{NAME}")
 time.sleep(600)
 """
 
@@ -89,6 +92,20 @@ def test_runs_of_one_name_are_told_apart(quick: Laptop, hub: SearchHub) -> None:
     assert given(quick)[1]["runs"] == {**{run: run for run in runs[:3]}, "ada-one": runs[3]}
 
 
+def test_a_board_of_the_cluster_is_a_pod(quick: Laptop, hub: SearchHub, tmp_path: Path) -> None:
+    """One, without a GPU, and with the program of sessions."""
+    hub.add_run("ada-one", machine="titan-03.cellar")
+    with stand_in_for_the_cluster(quick, tmp_path / "cluster") as api:
+        done = quick.bp("board", "-d", "--group", "batch", "ada-one")
+
+        assert done.returncode == 0, done.stderr
+        (job,) = created(api)["spec"]["replicatedJobs"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-2:] == ["python", "board.pyz"]
+    assert {"name": "BEDPLATE_SESSION", "value": "board"} in container["env"]
+    assert {*container["resources"]["limits"]} == {"memory"}
+
+
 @pytest.fixture
 def running(laptop: Laptop, tmp_path: Path) -> Iterator[str]:
     """Yield the name of a run that has written an event file, and goes on."""
@@ -99,6 +116,7 @@ def running(laptop: Laptop, tmp_path: Path) -> Iterator[str]:
     )
     assert done.returncode == 0, done.stderr
     name = re.findall(r"run (\S+)", done.stderr)[0]
+    wait_for(lambda: any(tmp_path.rglob(f"{name}/output/{NAME}")))
     yield name
     laptop.bp("stop", "--now", name)
 
@@ -109,6 +127,10 @@ def test_a_browser_shows_a_run_that_goes_on(laptop: Laptop, running: str, tmp_pa
     board = Browser(laptop, "board", running)
     with chromium(tmp_path / "profile") as browser:
         browser.open(board.address)
+        # A busy machine may serve the page before its first look, and TensorBoard asks again when it is loaded.
+        with suppress(AssertionError):
+            browser.wait_for(running, 20)
+        browser.evaluate("location.reload()")
         browser.wait_for(running)
         browser.wait_for("loss")
     os.kill(board.process.pid, signal.SIGINT)

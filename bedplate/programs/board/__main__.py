@@ -1,6 +1,7 @@
 """A board as a program, in the folder that `bp board` ships."""
 
 import json
+import logging
 import os
 import sys
 import time
@@ -8,20 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 
-from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
+from werkzeug.serving import ThreadedWSGIServer
 
 from ..connection import HubError
 
-# Seconds for which the page waits for the first look, and how many times as long as the processor time of a look the
-# pause after it is: a board that uses more is never idle.
-_FIRST, _SHARE = 10.0, 30.0
-
-
-class _Requests(WSGIRequestHandler):
-    """Requests are not in the log: their addresses have names of parameters, and pages ask all the time."""
-
-    def log_request(self, *_: object) -> None:
-        """Print nothing."""
+# Seconds for which the page waits for the first look.
+_FIRST = 10.0
 
 
 def main(folder: Path) -> None:
@@ -33,26 +26,27 @@ def main(folder: Path) -> None:
         from .events import RunsPage as Page  # type: ignore[assignment]  # noqa: PLC0415
     # Not in the folder of the code: a session keeps what changes there.
     page = Page(facts, os.environ["MLFLOW_TRACKING_TOKEN"], Path(os.environ["BEDPLATE_OUTPUT"]), _say)
+    # Pages ask all the time, and the output of a run is for everybody.
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
     has_looked = Event()
     Thread(target=_repeat, args=(page.look, page.pause, has_looked), daemon=True).start()
     # TensorBoard's page looks for data when it is opened.
     has_looked.wait(_FIRST)
-    ThreadedWSGIServer(f"unix://{os.environ['BEDPLATE_PAGE']}", 0, page.app, _Requests).serve_forever()
+    ThreadedWSGIServer(f"unix://{os.environ['BEDPLATE_PAGE']}", 0, page.app).serve_forever()
 
 
 def _repeat(look: Callable[[], object], pause: float, has_looked: Event) -> None:
     said = ""
     while True:
-        start, former = time.thread_time(), said
+        former, said = said, ""
         try:
             look()
-            said = ""
-        except (HubError, OSError) as error:
+        except (HubError, OSError, LookupError, TypeError, ValueError) as error:
             said = f"error: {error}; what is shown stays"
         if said not in {"", former}:
             _say(said)
         has_looked.set()
-        time.sleep(max(pause, _SHARE * (time.thread_time() - start)))
+        time.sleep(pause)
 
 
 def _say(line: str) -> None:

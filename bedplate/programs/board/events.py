@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -18,18 +17,18 @@ from ..bp.records import OUTPUT, find_run, has_run_ended, output_files
 from ..connection import AWAY, Connection, HubError
 
 _MARK, _ID = "tfevents", re.compile("[a-z_][a-z0-9_-]{0,199}")
-# Seconds between two looks for files, and how many times as long as the last one; bytes that a board copies at most.
-_PAUSE, _SHARE, _MOST = 30.0, 4.0, 2 << 30
+# Bytes that a board copies at most.
+_MOST = 2 << 30
 
 
 class RunsPage:
     """TensorBoard, with a folder of event files for each run; `app` serves it, and `look` brings it up to date."""
 
-    pause = 5.0
+    pause = 15.0
 
     def __init__(self, facts: Mapping[str, Any], token: str, output: Path, say: Callable[[str], object]) -> None:
         self._hub = Connection(facts["hub"], facts["certificate"], lambda _: token, facts["address"])
-        self._folder, self._say, self._due = output.with_name("events"), say, 0.0
+        self._folder, self._say = output.with_name("events"), say
         self._left, self._said, self._copied = dict(facts["runs"]), dict[str, str](), 0
         self._folder.mkdir(exist_ok=True)
         board = TensorBoard()
@@ -42,15 +41,10 @@ class RunsPage:
         self.app = TensorBoardWSGIApp(board.flags, board.plugin_loaders, *more)
 
     def look(self) -> None:
-        """Look for event files of all runs now and then, and read what is new in them."""
-        start = time.monotonic()
-        is_due = start >= self._due
+        """Look for event files of all runs, and read what is new in them."""
         try:
-            if is_due:
-                self._find()
+            self._find()
         finally:
-            if is_due:
-                self._due = time.monotonic() + max(_PAUSE, _SHARE * (time.monotonic() - start))
             self._read()
 
     def _find(self) -> None:
