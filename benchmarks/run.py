@@ -1,9 +1,9 @@
 """From Enter to the first line of `bp run` after one edit, with an open connection, next to rsync and ssh.
 
 Needs root. The laptop is a node with an archive; hub and workbench have all their roles, and are 30 ms away by a proxy
-in user space. Both ways run the same command on the same folder in turns. Targets: 1.5 s for 20 MB, 3 s for 205 MB. The
-snapshot of 205 MB has a benchmark of its own (`snapshot.py`). `bp run --in` a session has 1 s for 20 MB, `bp --help` has
-0.1 s, with Python's start.
+in user space. Both ways run the same command on the same folder in turns. Targets: 1.5 s for 20 MB, 3 s for 205 MB, and
+1 s for 20 MB by `bp run --in` a session. The snapshot of 205 MB has a benchmark of its own (`snapshot.py`). `bp --help`
+has 0.1 s, with Python's start.
 
 All three machines share this one's processors: what is no wait for the network is divided by the pace of this one.
 The waits are what the runs take longer than those without the proxy.
