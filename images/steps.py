@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from bedplate.catalog.tables import Arch
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.planner import ImageKind
+from bedplate.plan.planner import ImageKind, image_kinds
+from bedplate.plan.registries import pulled_images
 
 KIND, BAKE, BASE, BUNDLE, VERSIONS, COMMIT = (
     f"bedplate:{word}" for word in ("image-kind", "bake", "base", "bundle", "versions", "commit")
@@ -67,6 +68,7 @@ def pinned_versions(plan: FleetPlan, kind: ImageKind) -> tuple[str, ...]:
     is_worker = kind.use.is_worker
     has_sources = is_worker or kind.driver or kind.efa
     sources = (plan.catalog.software_set(plan.software), plan.catalog.keys)
+    images = pulled_images(plan, image_kinds(plan, plan.catalog).get(kind, ()))
     versions = {
         # The versions of containerd, DCGM and EFA.
         "software": plan.software if has_sources else None,
@@ -76,6 +78,7 @@ def pinned_versions(plan: FleetPlan, kind: ImageKind) -> tuple[str, ...]:
         "kernel": plan.image.kernel,
         "kubernetes": (plan.image.kubernetes or cluster) if is_worker else None,
         "disk": str(plan.image.disk),
+        "images": sha256(repr(images).encode()).hexdigest()[:8] if images else None,
     }
     return tuple(f"{name}={value}" for name, value in versions.items() if value)
 

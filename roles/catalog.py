@@ -87,7 +87,7 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
         return
     cluster, gpus = node.cluster.cluster, bool(node.driver and node.software.checksum(NVIDIA_KEY_SUM))
     yield Containers(cluster.containerd, cluster.keys["docker"], gpus, cluster.mirrors)
-    yield Kubernetes(node.cluster)
+    yield Kubernetes(node.cluster, node.images)
     if node.cluster.member:
         yield Control(node.cluster)
         yield Approver()

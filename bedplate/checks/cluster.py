@@ -13,7 +13,6 @@ from bedplate.checks.storage import check_declared_site
 from bedplate.plan import FleetPlan
 from bedplate.plan.allocation import joined_sites, pods_size
 from bedplate.plan.cluster import NODE_PODS
-from bedplate.plan.registries import ecr_host, parse_ecr_host
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.network import Interconnect
 
@@ -50,27 +49,16 @@ def check_job_images(context: Context) -> Iterator[Fault]:
 
 
 def check_registries(context: Context) -> Iterator[Fault]:
-    """Yield faults of registries that nothing uses, and of images that the machines of a group cannot pull."""
-    fleet, jobs = context.fleet, context.fleet.jobs
-    for name in ("ecr", "registries") if fleet.kubernetes is None else ():
+    """Yield faults of registries that nothing uses, and of images in ECR for machines of a site."""
+    jobs = context.fleet.jobs
+    for name in ("ecr", "registries") if context.fleet.kubernetes is None else ():
         if getattr(jobs, name):
             yield fault(REGISTRY_UNUSED, f"jobs.{name}", "the file has no kubernetes section")
-    regions = fleet.regions.keys() if jobs.ecr else ()
-    for name, image in jobs.images.items():
-        account, region = parse_ecr_host(image.partition("/")[0])
-        is_own = account == fleet.account and image.partition("/")[2].startswith(f"{fleet.name}/")
-        if region and name in fleet.sites:
-            fix = f"write one of {', '.join(jobs.registries) or '`registries`'}, or of another registry"
-            yield fault(
-                IMAGE_UNREACHABLE,
-                f"jobs.images.{name}",
-                f"machines of {name} have no role in AWS to log in to ECR",
-                fix,
-            )
-        elif is_own and region not in regions:
-            fix = f"write {ecr_host(account, next(iter(regions)))}/..." if regions else "write ecr: true"
-            message = f"ECR has no repositories of the fleet in {region}"
-            yield fault(IMAGE_UNREACHABLE, f"jobs.images.{name}", message, fix)
+    for name in jobs.images.keys() & context.fleet.sites.keys():
+        if ".dkr.ecr." in jobs.images[name]:
+            fix = f"write an image of {' or '.join(jobs.registries) or 'a registry at the site'}"
+            what = f"machines of {name} have no role in AWS"
+            yield fault(IMAGE_UNREACHABLE, f"jobs.images.{name}", what, fix)
 
 
 def check_control_plane(context: Context) -> Iterator[Fault]:
@@ -197,7 +185,7 @@ CHECKS = (
 )
 NO_CLUSTER = Rule("E602", "Workers need a cluster.", "add the kubernetes section, or write use: ssh")
 JOB_IMAGE_GROUP = Rule("E647", "Only jobs on workers run in containers.", "delete it", section="jobs", at_key=True)
-IMAGE_UNREACHABLE = Rule("E657", "Machines pull images of ECR by a role in AWS.", "write another image", section="jobs")
+IMAGE_UNREACHABLE = Rule("E657", "Only a role in AWS can pull images of ECR.", "write another image", section="jobs")
 REGISTRY_UNUSED = Rule("E658", "Only machines of the cluster pull images.", "delete it", section="jobs", at_key=True)
 _cluster_rule = partial(Rule, section="kubernetes")
 EVEN_CONTROL_PLANE = _cluster_rule(

@@ -1,7 +1,6 @@
 """The commands of machine images: plan, bake, list, promote, rollback, diff, prune, sweep; and container images."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -87,16 +86,8 @@ def sweep(operator: OnFleet) -> int:
     return images.sweep(operator)
 
 
-class Action(StrEnum):
-    """What is done with container images."""
-
-    BUILD = "build"
-    PUSH = "push"
-    LIST = "list"
-
-
 def container(
-    action: Annotated[Action, typer.Argument(metavar="ACTION", help="build, push or list.")],
+    action: Annotated[Literal["build", "push", "list"], typer.Argument(metavar="ACTION", help="build, push or list.")],
     recipes: Annotated[
         list[str] | None, typer.Argument(metavar="[RECIPE]...", help="base, torch, mpi. Default: all, or all built.")
     ] = None,
@@ -109,11 +100,10 @@ def container(
 
     `build` works for the architecture of this machine, without Docker.
     """
-    match action:
-        case Action.BUILD:
-            containers.build(operator, recipes or (), mirror.rstrip("/"))
-        case Action.PUSH:
-            containers.push(operator, recipes or ())
-        case Action.LIST:
-            return printed(containers.list_images(operator), as_json=json)
+    if action == "list":
+        return printed(containers.list_images(operator), as_json=json)
+    if action == "push":
+        containers.push(operator, recipes or ())
+    else:
+        containers.build(operator, recipes or (), mirror.rstrip("/"))
     return 0

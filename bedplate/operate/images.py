@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -22,9 +22,11 @@ from bedplate.operate import Operator, Result, open_account, plan_and_account, p
 from bedplate.operate.bundle import bundle_differences
 from bedplate.operate.terminations import confirm, find_terminations
 from bedplate.plan import FleetPlan
-from bedplate.plan.node_document import pool_document
+from bedplate.plan.node_document import node_document
+from bedplate.plan.nodes import pool_node
 from bedplate.plan.planner import ImageKind, image_kinds
 from bedplate.plan.pools import PoolPlan
+from bedplate.plan.registries import pulled_images
 from bedplate.report import images as report
 from bedplate.report.bundle import SHORT
 from bedplate.report.images import PlannedImage
@@ -225,7 +227,9 @@ def _is_due(image: PlannedImage) -> bool:
 
 def _runs(client: AwsClient, plan: FleetPlan, due: Iterable[PlannedImage], kinds: ChosenKinds) -> tuple[Progress, ...]:
     def progress(image: PlannedImage) -> Progress:
-        document = pool_document(plan, kinds[image.recipe.kind][0], plan.catalog)
+        pools = kinds[image.recipe.kind]
+        node = pool_node(plan, pools[0], f"{pools[0].group}.{pools[0].region}", plan.catalog)
+        document = node_document(replace(node, images=pulled_images(plan, pools)))
         user_data = bake_boot(plan, document_name(image.recipe.kind))
         site = find_site(client, plan, image.recipe)
         bake = Bake(client, plan, site, image.recipe, image.regions, user_data, document, _commit())

@@ -168,6 +168,8 @@ class NodePlan:
     """The plan of the approver of nodes, on a member of the control plane."""
     hub: HubPlan | None = None
     """The hub, on its machine."""
+    images: tuple[str, ...] = ()
+    """The container images that the machine pulls before it becomes a machine image."""
 
     @property
     def host(self) -> str:

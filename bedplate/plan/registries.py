@@ -1,9 +1,9 @@
 """Where the standard images of jobs are: repositories in ECR, and in registries of sites."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.pools import PoolPlan
 
 RECIPES = ("base", "torch", "mpi")
 
@@ -11,16 +11,11 @@ RECIPES = ("base", "torch", "mpi")
 def registry_hosts(plan: FleetPlan) -> Mapping[str, str]:
     """Return the registries of the images by the names in front of their repositories: a region's ECR, or an URL."""
     regions = plan.regions_by_name if plan.jobs.ecr else ()
-    in_ecr = {ecr_host(plan.account, region): region for region in regions}
+    in_ecr = {f"{plan.account}.dkr.ecr.{region}.amazonaws.com": region for region in regions}
     return in_ecr | {url.partition("://")[2]: url for url in plan.jobs.registries}
 
 
-def ecr_host(account: str, region: str) -> str:
-    """Return the name of the registry of an account in a region."""
-    return f"{account}.dkr.ecr.{region}.amazonaws.com"
-
-
-def parse_ecr_host(name: str) -> tuple[str, str]:
-    """Return account and region of a registry in ECR; empty for another one."""
-    match = re.fullmatch(ecr_host(r"(\d{12})", "([a-z0-9-]+)"), name)
-    return (match[1], match[2]) if match else ("", "")
+def pulled_images(plan: FleetPlan, pools: Iterable[PoolPlan]) -> tuple[str, ...]:
+    """Return the images in ECR of the jobs on some pools, which a machine image of these has."""
+    images = {plan.jobs.images.get(pool.group, "") for pool in pools if pool.use.is_worker}
+    return tuple(sorted(image for image in images if ".dkr.ecr." in image))

@@ -50,9 +50,13 @@ def kubelet_files(node: ClusterNode) -> Iterator[ManagedFile]:
         yield ManagedFile(
             "Write the credential providers of kubelet", f"{FOLDER}/credentials.yaml", yaml_text(credential_providers())
         )
-        program = file_text("kubernetes/ecr-credentials")
-        yield ManagedFile("Write the credential provider for ECR", f"{PROVIDERS}/ecr", program, "755")
+        yield _ecr_credentials()
     yield ManagedFile("Write the drop-in of kubelet", DROP_IN, file_text("kubernetes/kubelet.conf"))
+
+
+def _ecr_credentials() -> ManagedFile:
+    program = file_text("kubernetes/ecr-credentials")
+    return ManagedFile("Write the credential provider for ECR", f"{PROVIDERS}/ecr", program, "755")
 
 
 def common_settings(node: ClusterNode) -> dict[str, Any]:
@@ -169,9 +173,10 @@ def repository(version: str, key: KeyFacts) -> Repository:
 
 @dataclass(frozen=True, slots=True)
 class Kubernetes(Role):
-    """A machine of the cluster."""
+    """A machine of the cluster; a bake has images of ECR to pull."""
 
     node: ClusterNode
+    images: tuple[str, ...] = ()
     name: ClassVar[str] = "kubernetes"
     space: ClassVar[DiskSpace] = DiskSpace(programs=450, state=150)
 
@@ -186,6 +191,10 @@ class Kubernetes(Role):
         install_packages("Install Kubernetes", (*PACKAGES, "kubernetes-cni", "cri-tools"))
         move_packages(PACKAGES, package_version(self.version))
         hold_packages("Hold the version of Kubernetes", PACKAGES)
+        if self.images:
+            put_files(_ecr_credentials())
+        for image in self.images:
+            server.shell(name=f"Pull {image}", commands=[f"{PROVIDERS}/ecr pull {image}"])
 
     def configure(self) -> Changes:
         """Write the settings of kubelet and of the kernel."""

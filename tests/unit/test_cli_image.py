@@ -1,6 +1,7 @@
 """The commands under `image`, in moto: a bake in two regions, killed at every call, and what follows."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +13,7 @@ import pytest
 from botocore.client import BaseClient
 from moto.ec2.models import ec2_backends
 
+from bedplate.account.bundle import RegionStore
 from bedplate.account.client import NotThere
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
@@ -21,7 +23,8 @@ from bedplate.files import held
 from bedplate.foreign import LARGEST
 from bedplate.lock import lock_path, read_lock, record_images
 from bedplate.operate import images, plan_of
-from bedplate.plan.planner import image_kinds
+from bedplate.plan.node_document import pool_document
+from bedplate.plan.planner import image_kinds, pool_kind
 from bedplate.report.images import by_name
 from images.bakes import KEY, VALID
 from images.published import PoolRollout, bill_of_materials
@@ -95,6 +98,27 @@ def test_a_bake_records_and_publishes_its_copies(aws: BakeLab, here: Path, capsy
     before = len(aws.client.calls)
     assert run(["image", "bake", KIND]) == 0
     assert len(aws.client.calls) == before
+
+
+def test_a_bake_gets_the_images_of_its_groups(here: Path, open_account: Open) -> None:
+    """The document of its instance names them; those of machines do not."""
+    image = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/lab/base@sha256:{'0' * 64}"
+    group = next(
+        pool.group
+        for pool in plan_of(Terminal(here)).pools
+        if pool_kind(plan_of(Terminal(here)), pool, load_catalog()).name == KIND
+    )
+    here.write_text(re.sub(r"(  images: .*\n)", rf"\1    {group}: {image}\n", here.read_text()))
+    with open_account(4, is_after=True) as aws:
+        with pytest.raises(Killed):
+            run(["image", "bake", KIND])
+        aws.client.dead.clear()
+        plan = plan_of(Terminal(here))
+        document = json.loads(RegionStore(aws.client, plan, HOME).get(f"nodes/_image-{KIND}.json"))
+    pool = next(pool for pool in plan.pools if pool.group == group)
+
+    assert document["node"]["images"] == [image]
+    assert json.loads(pool_document(plan, pool, plan.catalog))["node"]["images"] == []
 
 
 def test_an_instance_is_encrypted_closed_and_tagged(open_account: Open) -> None:

@@ -3,10 +3,12 @@
 import json
 import os
 import subprocess
+import tomllib
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 from botocore.credentials import Credentials
@@ -59,7 +61,7 @@ def ecr() -> Iterator[Ecr]:
         yield ecr
 
 
-def provide(image: str, url: str, facts: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+def provide(image: str, url: str, facts: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
     """Run the program as kubelet does."""
     request = {
         "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
@@ -68,7 +70,7 @@ def provide(image: str, url: str, facts: dict[str, str]) -> "subprocess.Complete
     }
     with metadata_service(facts) as metadata:
         return subprocess.run(
-            ["python3", "-IB", "-c", file_text("kubernetes/ecr-credentials")],
+            ["python3", "-IB", "-c", file_text("kubernetes/ecr-credentials"), *words],
             input=json.dumps(request),
             env={**os.environ, "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata, "AWS_ENDPOINT_URL_ECR": url},
             capture_output=True,
@@ -104,6 +106,27 @@ def test_a_failure_is_one_line(image: str, facts: dict[str, str], message: str, 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(message)
     assert not ecr.scopes
+
+
+def test_a_bake_pulls_an_image_with_a_login_in_a_file(
+    ecr: Ecr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arguments of a process are for everybody on the machine; the file is gone when the pull has ended."""
+    script = f'#!/bin/sh\nprintf "%s " "$@" >{tmp_path}/words\ncat "$6"/*/hosts.toml >{tmp_path}/hosts\nexit 3\n'
+    (tmp_path / "ctr").write_text(script)
+    (tmp_path / "ctr").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    image = f"{REGISTRY}/lab/torch@sha256:{'0' * 64}"
+
+    done = provide("", ecr.url, FACTS, "pull", image)
+
+    assert done.returncode == 3
+    words = (tmp_path / "words").read_text().split()
+    assert (words[:3], words[-1]) == (["-n", "k8s.io", "images"], image)
+    assert not Path(words[-2]).exists()
+    hosts = tomllib.loads((tmp_path / "hosts").read_text())["host"]
+    login = f"Basic {b64encode(b'AWS:a password').decode()}"
+    assert hosts == {f"https://{REGISTRY}": {"header": {"authorization": login}}}
 
 
 def test_images_of_add_ons_in_ecr_are_covered() -> None:

@@ -11,6 +11,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan.planner import ImageKind, baked_image, image_kinds
+from bedplate.plan.registries import pulled_images
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
 from images import steps
@@ -186,3 +187,22 @@ def test_a_withdrawn_image_is_neither_copied_nor_recorded() -> None:
     """Only what its bake has left is removed."""
     now = replace(FRESH, images={HOME: replace(DONE, withdrawn=True)}, group="sg")
     assert next_steps(RECIPE, HOME, (HOME, AWAY), now) == (steps.DeleteGroup("sg"),)
+
+
+def test_the_images_in_ecr_of_its_groups_are_part_of_a_recipe() -> None:
+    """A new digest makes the machine image due; of other registries and of groups of another kind nothing does."""
+    (train,) = {pool.group for pool in LAB.pools if pool.fabric}
+    kinds = image_kinds(LAB, LAB.catalog)
+    kind = next(kind for kind, pools in kinds.items() if train in {pool.group for pool in pools})
+    other = next(other for other in kinds if other.use.is_worker and other != kind)
+    ecr = f"111122223333.dkr.ecr.us-west-2.amazonaws.com/lab/torch@sha256:{'0' * 64}"
+    plans = [
+        replace(LAB, jobs=LAB.jobs.model_copy(update={"images": {train: image}})) for image in (ecr, ecr[:-1] + "1")
+    ]
+
+    versions = [pinned_versions(plan, kind) for plan in (LAB, *plans)]
+
+    assert [pulled_images(plan, kinds[kind]) for plan in (LAB, plans[0])] == [(), (ecr,)]
+    assert [any(word.startswith("images=") for word in words) for words in versions] == [False, True, True]
+    assert versions[1] != versions[2]
+    assert pinned_versions(plans[0], other) == pinned_versions(LAB, other)

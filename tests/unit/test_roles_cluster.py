@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from ruamel.yaml import YAML
 
 from bedplate.catalog import load_catalog
 from bedplate.compliance.settings import parse_sysctl_files
+from bedplate.load import load_fleet
+from bedplate.plan import plan_fleet
 from bedplate.plan.capacity import read_capacity_document
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
 from bedplate.plan.node_document import node_document, read_node_document
@@ -24,7 +27,7 @@ from roles.capacity.role import PLAN, Capacity
 from roles.catalog import names_of, roles_of
 from roles.containers.role import CONFIG, MIRRORS, Containers, MirroredRegistries
 from roles.control.role import AUTHENTICATION_CONFIGURATION, Control, member_documents
-from roles.kubernetes.role import CLUSTER_CA, FOLDER, PACKAGES, Kubernetes, kubelet_files
+from roles.kubernetes.role import CLUSTER_CA, FOLDER, PACKAGES, PROVIDERS, Kubernetes, kubelet_files
 from roles.nvidia.role import TOOLKIT
 from roles.system import HeldPackages, Joined, UnitStates
 from tests.testlab.fakes.aws import metadata_service
@@ -162,6 +165,35 @@ def test_a_registry_is_asked_after_its_mirror() -> None:
 
     assert "server = 'https://registry-1.docker.io'" in text
     assert "[host.'https://mirror.lab.example']" in text
+
+
+def test_a_registry_without_tls_is_asked_by_http() -> None:
+    """Else containerd would speak https to it; a registry with https needs no file."""
+    jobs = lab_plan().jobs.model_copy(update={"registries": ("http://10.9.8.7:5000", "https://registry.lab.example")})
+    fleet = load_fleet(EXAMPLES / "lab.yaml").fleet
+    plan = plan_fleet(fleet.model_copy(update={"jobs": jobs}), lab_plan().record, load_catalog())
+    cluster = cluster_plan(plan)
+    assert cluster
+    played = Recorder(UBUNTU).play(Containers("2.2.1", DOCKER, mirrors=cluster.mirrors))
+
+    hosts = tomllib.loads(played.written(f"{MIRRORS}/10.9.8.7:5000/hosts.toml"))
+
+    url = "http://10.9.8.7:5000"
+    assert hosts == {"server": url, "host": {url: {"capabilities": ["pull", "resolve"]}}}
+    assert not [path for path in played.disk.entries if "registry.lab.example" in path]
+
+
+def test_only_a_bake_pulls_images() -> None:
+    """The program with the credentials of ECR is there before; other machines wait for nothing."""
+    image = f"111122223333.dkr.ecr.us-west-2.amazonaws.com/lab/base@sha256:{'0' * 64}"
+
+    bake, machine = (
+        Recorder(UBUNTU).play(Kubernetes(joined(TITAN), images), stages=["install"]) for images in ((image,), ())
+    )
+
+    assert bake.names[-2:] == ["Write the credential provider for ECR", f"Pull {image}"]
+    assert f"{PROVIDERS}/ecr pull {image}" in str(bake.commands)
+    assert not [name for name in machine.names if "Pull" in name or "ECR" in name]
 
 
 def test_a_mirror_is_removed_with_its_key() -> None:

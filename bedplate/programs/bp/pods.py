@@ -141,6 +141,7 @@ class _FirstNode:
             self.code = None
         if self.code is None and container_of(self.pod).keys() & {"running", "terminated"}:
             self.name = self.pod["metadata"]["name"]
+            line = b""
             for time_of_line, line in self._api.log(self.name, self.since):
                 self.since = time_of_line
                 self._copy(line)
@@ -149,6 +150,8 @@ class _FirstNode:
                 self.pod, self.code = pod, exit_code(pod)
                 reason = container_of(pod)["terminated"].get("reason")
                 self.cause = f"its container ended with exit code {self.code}: {reason}"
+                if b": exec format error" in line:
+                    self.cause = "its image is for another architecture than the machine"
 
 
 def is_over(jobset: Object) -> bool:
