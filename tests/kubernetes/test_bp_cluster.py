@@ -24,15 +24,17 @@ from bedplate.programs.bp.hub import BpError, Settings
 from bedplate.programs.bp.jobset import Cluster, jobset_of, secret_of
 from bedplate.programs.bp.places import Place
 from bedplate.programs.bp.pods import JobSet, Record, follow
+from roles.containers.role import container_files
 from tests.testlab.fakes.laptop import TOKEN
 from tests.testlab.fakes.runs import ARTIFACTS, AgentRun, RunHub
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
-from tests.testlab.kubernetes.images import PYTHON_IMAGE, python_image
+from tests.testlab.kubernetes.images import FOREIGN_IMAGE, PYTHON_IMAGE, foreign_image, python_image
 from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machine
 from tests.testlab.kubernetes.joining import Approvers
 from tests.testlab.kubernetes.queues import Queues, queue_folder
 from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
+from tests.testlab.kubernetes.registry import built_here, need_container_tools, registry
 
 UID = lab_plan().accounts.uids["grace"]
 _CASE = CASES["pool"]
@@ -183,15 +185,36 @@ def test_a_run_has_its_files_its_home_and_its_end(api: Api, running: Running) ->
     assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["JobSet"]
 
 
-def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+@pytest.fixture(scope="module")
+def standard_image(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the standard image `base` by its digest, in a registry that the node trusts by a file of the role."""
+    need_container_tools()
+    folder = tmp_path_factory.mktemp("standard")
+    built = built_here("base", folder / "base")
+    with registry(folder / "registry", HOST) as host:
+        for file in container_files({host: f"http://{host}"}):
+            if host in file.path:
+                write = f"cat >{shlex.quote(file.path)} <<'END'\n{file.text}END"
+                running.machine.shell(f"mkdir -p {shlex.quote(str(Path(file.path).parent))}\n{write}")
+        target = f"docker://{host}/lab/base:1"
+        options = ("--quiet", "--preserve-digests", "--dest-tls-verify=false")
+        subprocess.run(("skopeo", "copy", *options, f"oci:{folder}/base", target), check=True)
+        yield f"{host}/lab/base@{built.digest}"
+
+
+@pytest.mark.parametrize("image", [PYTHON_IMAGE, "standard"], ids=["any image", "standard image"])
+def test_the_agent_runs_in_a_pod(
+    image: str, api: Api, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], request: pytest.FixtureRequest
+) -> None:
     """It fetches the code, shows the output on the laptop, and gives the hub output, machine and end."""
+    name = "tidy-mole" if image == PYTHON_IMAGE else "calm-vole"
+    if image == "standard":
+        image = request.getfixturevalue("standard_image")
     program, settings = tmp_path / "bp", Settings("lab", "grace", "", "", "", "", "", cluster=vars(api.cluster))
     program.write_bytes(bp_program())
     with RunHub(tmp_path, HOST) as hub:
         script = 'sh run.sh; cat "$BEDPLATE_PARAMS"; echo "$SECRET-$A" >"$BEDPLATE_OUTPUT/file"; exit 4'
-        sent = AgentRun(
-            hub, tmp_path / "grace-1127-tidy-mole", {"run.sh": b"echo from the code\n"}, ["sh", "-c", script]
-        )
+        sent = AgentRun(hub, tmp_path / f"grace-1127-{name}", {"run.sh": b"echo from the code\n"}, ["sh", "-c", script])
         secrets = {"SECRET": "s3cret"}
         run = {**sent.given, "address": HOST, "environment": {"A": "1"}, "secrets": secrets, "params": {"lr": "1"}}
         run = {**run_of(run["id"], *run["command"]), **run, "attempt": 0, "token": TOKEN}
@@ -199,7 +222,8 @@ def test_the_agent_runs_in_a_pod(api: Api, tmp_path: Path, capfdbinary: pytest.C
         tags = [{"key": "bedplate.state", "value": "ended"}, {"key": "bedplate.code", "value": "4"}]
         ended = {"info": info, "data": {"tags": tags}}
         of_bp = SimpleNamespace(settings=settings, call=lambda _: {"run": ended})
-        jobset = JobSet(of_bp, _PLACE, program, is_followed=True)  # type: ignore[arg-type]  # these methods only
+        place = replace(_PLACE, facts={**_FACTS, "image": image})
+        jobset = JobSet(of_bp, place, program, is_followed=True)  # type: ignore[arg-type]  # these methods only
 
         with closing(jobset):
             code = jobset.run(run)
@@ -318,6 +342,17 @@ def test_an_image_without_python_is_said(api: Api) -> None:
 
     with pytest.raises(BpError, match="no python3"):
         follow(api, run["id"], _nothing, _nothing, Ends())
+
+
+def test_an_image_of_another_architecture_is_said(api: Api, running: Running, tmp_path: Path) -> None:
+    """The kernel cannot run its Python: this is the cause in the record."""
+    running.machine.import_image(foreign_image(tmp_path))
+    run, ends = run_of("grace-1127-far-crow", "true"), Ends()
+    start(api, run, replace(_PLACE, facts={**_FACTS, "image": FOREIGN_IMAGE}))
+
+    assert follow(api, run["id"], _nothing, _nothing, ends) != 0
+
+    assert ends.causes == ["its image is for another architecture than the machine"]
 
 
 def test_a_run_says_why_it_waits(api: Api) -> None:

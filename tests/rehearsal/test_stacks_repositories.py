@@ -12,6 +12,7 @@ from bedplate.rehearsal.stack import SharedState, run
 from bedplate.rehearsal.state import Entry
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
+pytestmark = pytest.mark.nightly
 _LAB = plan_of(EXAMPLES / "lab.yaml")
 LAB = replace(_LAB, jobs=_LAB.jobs.model_copy(update={"ecr": True}))
 

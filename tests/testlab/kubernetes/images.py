@@ -17,7 +17,7 @@ from bedplate.catalog.catalog import load_addons
 from bedplate.kubernetes.addons import choose_pins
 from bedplate.plan.cluster import ClusterPlan
 
-IMAGE, PYTHON_IMAGE = "localhost/waits:1", "localhost/python:1"
+IMAGE, PYTHON_IMAGE, FOREIGN_IMAGE = "localhost/waits:1", "localhost/python:1", "localhost/foreign:1"
 _UNUSED = frozenset(("__pycache__", "test", "idlelib", "tkinter", "lib2to3", "ensurepip"))
 # A container's first process ignores signals without a handler.
 _WAIT = ("sh", "-c", "trap 'exit 0' TERM INT; sleep infinity & wait")
@@ -67,6 +67,14 @@ def python_image(
     environment = [f"{name}={value}" for name, value in values.items()]
     # Python itself is a link.
     return _write(folder / "python.tar", PYTHON_IMAGE, {**files, **_with_libraries("python3")}, {"Env": environment})
+
+
+def foreign_image(folder: Path) -> Path:
+    """Write an archive with an image whose Python is a program for 64-bit ARM."""
+    program = folder / "python3"
+    # ELF, 64 bits, little endian, version 1; an executable for machine 183.
+    program.write_bytes(b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xb7\0\1\0\0\0" + bytes(40))
+    return _write(folder / "foreign.tar", FOREIGN_IMAGE, {"bin/python3": program}, {})
 
 
 def addon_images(programs: Path, cluster: ClusterPlan, folder: Path) -> list[Path]:

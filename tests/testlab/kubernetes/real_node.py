@@ -44,6 +44,8 @@ state = "{folder}/run"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{image}"
   restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "/etc/containerd/certs.d"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/opt/cni/bin"
     conf_dir = "/etc/cni/net.d"
