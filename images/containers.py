@@ -28,8 +28,9 @@ from bedplate.foreign import one_line, parse_json
 
 SUITE, PYTHON, MIRROR = "trixie", "3.13", "http://deb.debian.org/debian"
 """Debian 13, its Python, and its archive."""
-# The agent is Python, uv makes environments, git is for people, and sshd for sessions.
-_BASE = ("ca-certificates", "git", "openssh-server", "python-is-python3", "python3")
+# The agent is Python, uv makes environments, git is for people, and sshd for sessions,
+# whose people have no name in a pod.
+_BASE = ("ca-certificates", "git", "libnss-wrapper", "openssh-server", "python-is-python3", "python3")
 _PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # torch.compile needs a compiler; NCCL loads libibverbs.

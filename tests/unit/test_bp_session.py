@@ -14,12 +14,16 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
+from bedplate.nodes.invitation import bp_program
+from bedplate.programs.bp.jobset import agent_of
 from tests.testlab.chromium import chromium
 from tests.testlab.fakes.laptop import FakeHub, Laptop
 from tests.testlab.fakes.runs import AgentRun, RunHub, wait_for
+from tests.testlab.run import need_root
 from tests.unit.test_agent_start import ID, Machine
 from tests.unit.test_bp import Browser
 from tests.unit.test_bp_run import API, FLEET, RUN_TOKEN, SSH, Record, api, created, hub, laptop, record
@@ -229,6 +233,56 @@ def test_ssh_reaches_a_session_by_its_name(laptop: Laptop, machine: Machine, tmp
     assert copy.read_text() == "print('loss')\n"
     assert (refused.returncode, "Permission denied" in refused.stderr) == (255, True)
     assert laptop.bp("stop", entry.name).returncode == 0
+
+
+@pytest.mark.nightly
+def test_an_account_without_a_name_has_ssh(tmp_path: Path) -> None:
+    """As people have none in pods: with a terminal, and the variables of the run."""
+    need_root()
+    base = Path(mkdtemp(dir="/tmp"))
+    base.chmod(0o777)
+    (tmp_path / "bp").write_bytes(bp_program())
+    (base / "agent").write_bytes(agent_of(tmp_path / "bp"))
+    subprocess.run(
+        ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", str(tmp_path / "key")), check=True
+    )
+    told = {"AGENT": "none", "IDLE": "3600", "KEY": (tmp_path / "key.pub").read_text().strip(), "SESSION": "ssh"}
+    told |= {
+        "STOP": str(base / "stop"),
+        "OUTPUT": str(base),
+        "PARAMS": str(base / "params"),
+        "WORK": str(base / "work"),
+    }
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(base), "SHADE": "blue"}
+    variables |= {f"BEDPLATE_{name}": value for name, value in told.items()}
+    words = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "env", "-i"]
+    words += [*(f"{name}={value}" for name, value in variables.items()), "python3", str(base / "agent")]
+    proxy = f"ProxyCommand={shlex.join((*words, 'connect', 'x', 'ssh'))}"
+    options = (
+        "StrictHostKeyChecking=no",
+        "UserKnownHostsFile=/dev/null",
+        "LogLevel=ERROR",
+        "IdentitiesOnly=yes",
+        proxy,
+    )
+
+    with subprocess.Popen((*words, "session", "sleep", "infinity"), cwd=base) as session:
+        ssh = ("ssh", "-F", "none", "-tt", "-i", str(tmp_path / "key"), *(f"-o{option}" for option in options), "ada@x")
+        done = subprocess.run(
+            (*ssh, "id -u; tty; echo $SHADE"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        session.terminate()
+    shutil.rmtree(base)
+
+    user, terminal, shade = done.stdout.split()[:3]
+    assert (done.returncode, user, shade) == (0, "54321", "blue"), done
+    assert terminal.startswith("/dev/pts/")
+    assert session.returncode == 0
 
 
 @pytest.mark.parametrize(

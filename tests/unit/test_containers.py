@@ -136,7 +136,7 @@ def test_packages_and_wheels_are_separate_layers(program: Program, seen: Path, t
     assert wheels["usr/local/bin/uv"] == b"\x7fELF\0#!/usr/bin/python\n"
     assert wheels[f"{python}/lock"].startswith(b"uv==")
     words, epoch = json.loads(seen.read_text())
-    assert "--include=ca-certificates,git,openssh-server,python-is-python3,python3" in words
+    assert "--include=ca-certificates,git,libnss-wrapper,openssh-server,python-is-python3,python3" in words
     assert [word.split()[2] for word in words[-3:]] == [
         f"http://mirror.lab.example/debian{end}" for end in ("", "", "-security")
     ]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ..program import ProgramError, output, write_text
+from ..program import ProgramError, run, write_text
 from .sockets import say
 
 # VS Code reaches its server by a forwarded port.
@@ -42,13 +42,15 @@ class Sshd:
         settings = [*_SETTINGS, *(f"{name}={folder / file}" for name, file in files.items())]
         settings += [f"Subsystem=sftp {path}" for path in _SFTP if os.path.exists(path)][:1]  # noqa: PTH110  a word
         self._words += [word for setting in settings for word in ("-o", setting)]
-        try:
-            output("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host_key"))
-        except ProgramError:
-            self._program = None
-        if not self._program:
-            say("no ssh to this session: sshd or ssh-keygen is not installed here")
         self._name(folder, key.rpartition(" ")[2])
+        try:
+            words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host_key"))
+            error = run(*words, environment=self._environment).error
+        except ProgramError as missing:
+            error = str(missing)
+        if error or not self._program:
+            self._program = None
+            say(f"no ssh to this session: {error or 'sshd is not installed'}")
 
     def _name(self, folder: Path, person: str) -> None:
         """Give an account that has no name here that of its person: sshd refuses others."""
@@ -57,12 +59,14 @@ class Sshd:
             return
         home, shell = self._environment.get("HOME", "/"), shutil.which("bash") or "/bin/sh"
         write_text(folder / "passwd", f"{person}:x:{os.getuid()}:{os.getgid()}::{home}:{shell}\n")
-        names = {"LD_PRELOAD": _NAMES, "NSS_WRAPPER_PASSWD": str(folder / "passwd"), "NSS_WRAPPER_GROUP": "/etc/group"}
-        self._environment.update(names)
+        # Without a group `tty`, terminals stay those of the person.
+        write_text(folder / "group", f"{person}:x:{os.getgid()}:\n")
+        self._environment["LD_PRELOAD"] = _NAMES
+        self._environment |= {f"NSS_WRAPPER_{name.upper()}": str(folder / name) for name in ("passwd", "group")}
         try:
             ctypes.CDLL(_NAMES)
-        except OSError as error:
-            say(f"no ssh to this session: its image has no {_NAMES}: {error}")
+        except OSError:
+            say(f"the image has no {_NAMES}: sshd refuses an account without a name")
 
     def start(self, link: socket.socket) -> None:
         """Serve a connection."""
