@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--epochs", type=int, default=27)
-    parser.add_argument("--points", type=int, default=3000)
+    parser.add_argument("--points", type=int, default=6000)
     options = parser.parse_args()
     curve = train(options.rate, options.width, options.momentum, options.epochs, options.points)
     for epoch, accuracy in enumerate(curve, 1):
