@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import zipfile
@@ -25,7 +26,8 @@ from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machin
 from tests.testlab.kubernetes.queues import Queues, queue_folder
 from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
 from tests.unit.test_bp_run import FLEET, laptop_at_work
-from tests.unit.test_bp_search import STUDY, processes, study
+from tests.unit.test_bp_search import _SSH as SSH
+from tests.unit.test_bp_search import STUDY, machine_of_units, processes, study
 
 _CASE, _UID = CASES["pool"], lab_plan().accounts.uids["grace"]
 _GROUP = _CASE.promised.labels["bedplate/group"]
@@ -178,3 +180,33 @@ def test_trials_are_pods_and_a_killed_driver_goes_on(laptop: Laptop, hub: Search
     objects = running.kubectl("get", "jobsets,jobs,pods", "-n", "grace", "-o=json")
     assert "R" * 24 not in objects
     assert "study:grace-lr" not in "".join(map(json.dumps, hub.runs.values()))
+
+
+def test_use_on_a_cluster_and_on_machines_without_a_cluster_manager(
+    laptop: Laptop, hub: SearchHub, tmp_path: Path
+) -> None:
+    """The same command and options: output, files and record of a shipped example are the same, but for the place."""
+    hub.answer("/fleet.json", {**FLEET, "groups": {_GROUP: _FACTS}})
+    Path("simulate.py").write_bytes((ROOT / "examples/simulators/simulate.py").read_bytes())
+    places = {"group": _GROUP, "on": "small.cellar"}
+    with machine_of_units(tmp_path) as machine:
+        variables = shlex.join(f"{name}={value}" for name, value in machine.environment.items())
+        laptop.ssh_answers(SSH.format(token=TOKEN, environment=variables, agent=tmp_path / "bin/bedplate-agent"))
+        done = [
+            laptop.bp("run", f"--{option}", place, "--param", "lr=1", "--", "python3", "simulate.py")
+            for option, place in places.items()
+        ]
+
+    assert [result.returncode for result in done] == [0, 0], done
+    assert done[0].stdout.startswith("element 1: gains ")
+    assert done[0].stdout == done[1].stdout
+    runs = [*hub.runs.values()]
+    facts = [
+        {name: run["tags"][f"bedplate.{name}"] for name in ("tree", "command", "state", "cause", "code")}
+        | {"params": run["params"], "status": run["status"]}
+        for run in runs
+    ]
+    assert (facts[0], facts[0]["status"]) == (facts[1], "FINISHED")
+    assert [(run["tags"]["bedplate.group"], run["tags"]["bedplate.machine"]) for run in runs][1] == ("", "small.cellar")
+    files = [hub.files[f"7/{run['run_id']}/artifacts/output/result.json"] for run in runs]
+    assert files[0] == files[1]

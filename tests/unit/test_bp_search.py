@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -93,7 +93,14 @@ def hub(tmp_path: Path) -> Iterator[SearchHub]:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    """Yield the machine of the trials, whose units are no children of the driver that starts them."""
+    """Yield the machine of the trials."""
+    with machine_of_units(tmp_path) as machine:
+        yield machine
+
+
+@contextmanager
+def machine_of_units(tmp_path: Path) -> Iterator[Machine]:
+    """Yield a machine whose units are no children of the driver that starts them."""
     machine, requests, is_over = Machine(tmp_path), tmp_path / "requests", Event()
     requests.mkdir()
     # Environments have tests of their own: the driver has that of these tests.
