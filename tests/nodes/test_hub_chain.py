@@ -25,14 +25,15 @@ _GATEWAYS = {"laptops.us-west-2": IPv4Address("10.64.0.4"), "gate.cellar": IPv4A
 
 
 @contextmanager
-def pages(laptop: Laptop) -> Iterator[str]:
-    """Run `bp ui`, and yield the address that it prints."""
+def pages(laptop: Laptop, words: str = "ui", seconds: float = 30) -> Iterator[str]:
+    """Run `bp ui`, or another command that shows pages, and yield the address that it prints."""
     start = "systemd-run --quiet --collect --unit=ui --uid=person --setenv=HOME=/home/person"
-    streams = "--property=StandardOutput=truncate:/tmp/ui --property=StandardError=null"
-    laptop.node.run(f"{start} {streams} /home/person/.ssh/lab/bp ui")
+    place = "--working-directory=/home/person/work --property=StandardError=file:/tmp/ui.errors"
+    streams = f"--property=StandardOutput=truncate:/tmp/ui {place}"
+    laptop.node.run(f"{start} {streams} /home/person/.ssh/lab/bp {words}")
     try:
-        until(lambda: "http://" in laptop.node.run("cat /tmp/ui"), 30, "bp ui prints no address")
-        yield laptop.node.run("cat /tmp/ui").strip()
+        until(lambda: "/login/" in laptop.node.run("cat /tmp/ui"), seconds, f"bp {words} prints no address")
+        yield re.findall(r"http://[0-9.:]+/login/\S+", laptop.node.run("cat /tmp/ui"))[-1]
     finally:
         laptop.node.run("systemctl kill --signal=INT ui; rm /tmp/ui")
 
