@@ -23,7 +23,7 @@ from bedplate.plan.published import fleet_document
 
 _README, _README_OF_BP = (Path(__file__).with_name(f"{name}.txt") for name in ("invitation", "invitation-bp"))
 _BEDPLATE = Path(__file__).parents[1]
-_EXAMPLES = _BEDPLATE.with_name("examples")
+_EXAMPLES, _SHIPPED = _BEDPLATE.with_name("examples"), frozenset((".ini", ".md", ".py", ".txt"))
 # Also the agent, which bp gives to pods.
 _BP = (
     "programs/__init__.py",
@@ -91,7 +91,7 @@ def invitation_files(invitation: Invitation) -> Mapping[str, str | bytes]:
     for hub in hubs:
         files["bp"], files["bp.json"] = bp_program(), _bp_settings(invitation, hub)
         files["bp.config"] = ssh_config([NodeLocation(hub)], keys_file, login) + USER_CONFIG
-        programs = sorted(path for path in _EXAMPLES.glob("*/*") if path.is_file())
+        programs = sorted(path for path in _EXAMPLES.glob("*/[a-zA-Z]*") if path.suffix in _SHIPPED)
         files.update({f"examples/{path.relative_to(_EXAMPLES)}": path.read_text("utf-8") for path in programs})
     return {str(folder / name): content for name, content in files.items()}
 

@@ -81,8 +81,8 @@ def main() -> None:
             coordinator_address=f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}",
             num_processes=int(os.environ["WORLD_SIZE"]),
             process_id=int(os.environ["RANK"]),
-            # Of the GPUs of this machine; processors are shared.
-            local_device_ids=int(os.environ["LOCAL_RANK"]) if os.environ.get("CUDA_VISIBLE_DEVICES") else None,
+            # Of the GPUs that are visible; processors have no such number.
+            local_device_ids=int(os.environ["LOCAL_RANK"]),
         )
     train(options.epochs, options.rate, options.pause)
 

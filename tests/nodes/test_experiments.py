@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import time
+from base64 import b64encode
 from itertools import count
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.nodes.test_hub_chain import open_page, pages
 from tests.testlab.machines.layers import RELEASE, index_wheels
 from tests.testlab.machines.whole_hub import result_of
 from tests.testlab.machines.whole_runs import MACHINE, WholeRuns
+from tests.unit.test_board import event_file
 
 pytestmark = [
     pytest.mark.nightly,
@@ -30,7 +32,7 @@ _NUMBERS = count(time.time_ns() % 1_000_000)
 @pytest.fixture(scope="module", autouse=True)
 def _wheels(runs: WholeRuns) -> None:
     """Put the wheels of bp's own programs on the hub, as its page says."""
-    hub, locks = runs.hub.node, sorted(ROOT.glob("bedplate/programs/*/requirements.txt"))
+    hub, locks = runs.hub.node, sorted(ROOT.glob("bedplate/programs/*/*.txt"))
     (hub.root / "root/wheels.tar").write_bytes(index_wheels(*locks))
     hub.run(f"install -d {_WHEELS}; tar --extract --directory {_WHEELS} --file /root/wheels.tar", 120)
 
@@ -104,6 +106,57 @@ def test_automated_model_search_with_early_stopping(runs: WholeRuns) -> None:
     assert (len(trials), steps < 0.45 * 40 * 27) == (40, True), steps
 
 
+def test_boards_show_runs_and_searches(runs: WholeRuns) -> None:
+    """By the archive alone: the curve of a run in TensorBoard, and the study of the search in optuna-dashboard."""
+    copy_example(runs, "search")
+    grace, word = runs.laptops["grace"], f"curve-{next(_NUMBERS)}"
+    lines = b64encode(event_file(range(5))).decode()
+    grace.write("curve.sh", f'echo {lines} | base64 -d >"$BEDPLATE_OUTPUT/events.out.tfevents.1"\n')
+    in_work(runs, "run", "--name", word, "--", "sh", "curve.sh")
+    name = runs.name_of(word)
+
+    found = dict[str, str]()
+    pages_of = {
+        "run": (f"board {name} --name tb{word}", "data/plugin/scalars/scalars_multirun"),
+        "study": (f"board --search spirals --name od{word}", "api/studies/0"),
+    }
+    for kind, (words, path) in pages_of.items():
+        with pages(grace, words, 300) as address:
+            assert open_page(grace, address)[0] == "200"
+            server = re.sub("/login/.*", "", address)
+            more = ("--form", "tag=loss", "--form", f"runs={name}") if kind == "run" else ()
+            code, found[kind] = open_page(grace, f"{server}/{path}", *more)
+            assert code == "200", found[kind]
+    for board in (f"tb{word}", f"od{word}"):
+        in_work(runs, "stop", runs.name_of(board))
+
+    assert [row[1] for row in json.loads(found["run"])[name]] == [*range(5)], found["run"]
+    assert len(json.loads(found["study"])["trials"]) == 40
+
+
+def test_a_run_in_a_session_starts_at_once(runs: WholeRuns) -> None:
+    """JupyterLab opens by the archive alone; a run in the session has what was edited a moment before."""
+    copy_example(runs, "simulators")
+    grace, word = runs.laptops["grace"], f"lab-{next(_NUMBERS)}"
+    with pages(grace, f"session start --jupyter --name {word}", 300) as address:
+        assert open_page(grace, address)[0] == "200"
+        code, page = open_page(grace, re.sub("/login/.*", "/lab", address))
+        assert (code, "JupyterLab" in page) == ("200", True), page
+        session, seconds = runs.name_of(word), list[float]()
+        for number in range(4):
+            grace.write("edited.py", f"print('edit {number}')\n")
+            start = time.monotonic()
+            said = in_work(runs, "run", "--in", session, "--", "python3", "edited.py")
+            seconds.append(time.monotonic() - start)
+            assert f"edit {number}\n" in said, said
+        print(seconds)  # noqa: T201  with the output of a test that has failed, or by -rP
+        in_work(runs, "stop", session)
+
+    # The first one opens the connection. To its end, with a shell and a laptop that are processes of a test.
+    assert min(seconds[1:]) < 3, seconds
+    assert runs.wait_for_end(word)["status"] == "KILLED"
+
+
 def test_a_run_is_repeated_from_its_record_alone(runs: WholeRuns) -> None:
     """No file, no environment and no index is left: code and packages come from the hub."""
     copy_example(runs, "search")
@@ -117,7 +170,7 @@ def test_a_run_is_repeated_from_its_record_alone(runs: WholeRuns) -> None:
     again = grace.bp("again", runs.name_of(words[0]), "--name", words[1], seconds=300)
 
     assert first.returncode == 0, first.stderr
-    assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
+    assert (again.returncode, again.stdout.split()[0]) == (0, first.stdout.split()[0]), again.stderr
     assert "builds the environment" in again.stderr
     shown = runs.record(words[1])["environment"]
     assert shown == f"1/{runs.record(words[0])['run_id']}/artifacts/environment.txt"
