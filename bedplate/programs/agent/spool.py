@@ -13,7 +13,7 @@ _NAMES = "[0-9]" * 6
 # Parts that are kept, of which the first half is never left out; parts that readers may lack after the hub has them.
 _MOST, _BEHIND = 1024, 64
 # Seconds between two stored states of a line that is not complete; its bytes at which it is stored in any case.
-_STATE, _LONGEST_LINE, _TAIL, _PAUSE = 1.0, 1 << 16, 1 << 12, 0.1
+_STATE, _LONGEST_LINE, _TAIL, _PAUSE = 1.0, 1 << 16, 1 << 12, 0.05
 
 
 class Spool:
