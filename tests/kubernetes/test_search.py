@@ -16,22 +16,22 @@ import pytest
 
 from bedplate.nodes.invitation import bp_program
 from bedplate.plan.links import API_PORT
+from tests.kubernetes.test_bp_cluster import UID
 from tests.testlab.fakes.laptop import TOKEN, Laptop
 from tests.testlab.fakes.runs import ROOT, wait_for
 from tests.testlab.fakes.studies import SearchHub
-from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane
 from tests.testlab.kubernetes.images import PYTHON_IMAGE, python_image
 from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machine
-from tests.testlab.kubernetes.queues import Queues, queue_folder
+from tests.testlab.kubernetes.queues import Queues, job_set, queue_folder
 from tests.testlab.kubernetes.real_node import HOST, NODE, PODS
 from tests.unit.test_bp_run import FLEET, laptop_at_work
 from tests.unit.test_bp_search import _SSH as SSH
 from tests.unit.test_bp_search import STUDY, machine_of_units, processes, study
 
-_CASE, _UID = CASES["pool"], lab_plan().accounts.uids["grace"]
-_GROUP = _CASE.promised.labels["bedplate/group"]
-_FACTS = {**FLEET["groups"]["batch"], "image": PYTHON_IMAGE, "taints": _CASE.promised.taints, "gpus": 0, "cpus": 4}
+_CASE = CASES["pool"]
+GROUP = _CASE.promised.labels["bedplate/group"]
+FACTS = {**FLEET["groups"]["batch"], "image": PYTHON_IMAGE, "taints": _CASE.promised.taints, "gpus": 0, "cpus": 4}
 # What the driver needs. Environments in pods have a test of their own.
 _PACKAGES = re.findall(r"^([\w-]+)==", (ROOT / "bedplate/programs/search/requirements.txt").read_text(), re.MULTILINE)
 _TRAIN = """
@@ -57,35 +57,42 @@ _CHANGES = {
 }
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Yield a node of a cluster with the fleet's people, policies and queue, and the image of runs."""
-    images = tmp_path_factory.mktemp("images")
-    packages = [name for name in _PACKAGES if name != "colorama"]
+@contextmanager
+def node_of_people(folder: Path, image: Path) -> Iterator[Running]:
+    """Yield a node of a cluster with the fleet's people, policies and queue, and an image of runs."""
     with cluster() as approvers:
         assert isinstance(approvers.plane, ControlPlane)
         with (
             Queues(approvers.plane, queue_folder(), more={"pod-defaults", "volumes"}),
-            machine(approvers, _CASE, tmp_path_factory.mktemp("root")) as running,
+            machine(approvers, _CASE, folder) as running,
         ):
-            running.machine.import_image(python_image(images, packages=packages))
+            running.machine.import_image(image)
             # Pods reach the stand-in of the hub, and the API server by the address of its service, as by kube-proxy.
             subprocess.run(("ip", "route", "add", PODS["ipam"]["ranges"][0][0]["subnet"], "via", NODE), check=True)
             service = running.kubectl("get", "service", "kubernetes", "-o=jsonpath={.spec.clusterIP}")
             words = f"-d {service} -p tcp --dport 443 -j DNAT --to-destination {HOST}:{API_PORT}"
             running.machine.shell(f"iptables -t nat -A PREROUTING {words}")
-            running.machine.shell(f"mkdir -p /home/grace /data && chown {_UID}:{_UID} /home/grace")
+            running.machine.shell(f"mkdir -p /home/grace /data && chown {UID}:{UID} /home/grace")
             running.join()
             running.pass_gate()
             running.approvers.plane.wait_for_namespace("grace")
             yield running
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Yield a node whose image has the packages of the driver."""
+    packages = [name for name in _PACKAGES if name != "colorama"]
+    image = python_image(tmp_path_factory.mktemp("images"), packages=packages)
+    with node_of_people(tmp_path_factory.mktemp("root"), image) as running:
+        yield running
+
+
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[SearchHub]:
     """Yield a hub with records, which pods reach."""
     with SearchHub(tmp_path, "grace", HOST) as hub:
-        hub.answer("/fleet.json", {**FLEET, "machines": {}, "groups": {_GROUP: _FACTS}})
+        hub.answer("/fleet.json", {**FLEET, "machines": {}, "groups": {GROUP: FACTS}})
         yield hub
 
 
@@ -96,7 +103,7 @@ def laptop(hub: SearchHub, running: Running, tmp_path: Path, monkeypatch: pytest
     token = plane.kubectl("create", "token", "grace", "-n", "people", "--duration", "1h").strip()
     access: dict[str, object] = {"server": plane.server, "authority": plane.authority.certificate.read_text()}
     access |= {"namespace": "grace"}
-    access |= {"uid": _UID, "gids": [_UID], "token": f"echo '{json.dumps({'status': {'token': token}})}'"}
+    access |= {"uid": UID, "gids": [UID], "token": f"echo '{json.dumps({'status': {'token': token}})}'"}
     laptop.set(person="grace", address=HOST, cluster=access)
     laptop.ssh_answers(_SSH.format(TOKEN))
     (laptop.archive / "bp").write_bytes(_changed(bp_program(), _CHANGES))
@@ -104,7 +111,7 @@ def laptop(hub: SearchHub, running: Running, tmp_path: Path, monkeypatch: pytest
     Path("log.py").write_bytes((ROOT / "examples/search/train.py").read_bytes())
     Path("train.py").write_text(_TRAIN)
     text = (
-        STUDY.replace("on = small", f"group = {_GROUP}")
+        STUDY.replace("on = small", f"group = {GROUP}")
         .replace("python train", "python3 train")
         .replace("cpus = 1\n", "")
     )
@@ -169,7 +176,7 @@ def test_trials_are_pods_and_a_killed_driver_goes_on(laptop: Laptop, hub: Search
     assert {run["tags"]["bedplate.state"] for run in trials} == {"ended"}
     tags = [{name.removeprefix("bedplate."): value for name, value in run["tags"].items()} for run in trials]
     assert {(own["state"], own["price"], own["group"], own["owner"]) for own in tags} == {
-        ("ended", "2.0", _GROUP, "grace")
+        ("ended", "2.0", GROUP, "grace")
     }
     causes = [own["cause"] for own, run in zip(tags, trials, strict=True) if run["status"] == "KILLED"]
     assert all(cause.startswith("stopped by grace-lr: pruned at step ") for cause in causes)
@@ -186,9 +193,9 @@ def test_use_on_a_cluster_and_on_machines_without_a_cluster_manager(
     laptop: Laptop, hub: SearchHub, tmp_path: Path
 ) -> None:
     """The same command and options: output, files and record of a shipped example are the same, but for the place."""
-    hub.answer("/fleet.json", {**FLEET, "groups": {_GROUP: _FACTS}})
+    hub.answer("/fleet.json", {**FLEET, "groups": {GROUP: FACTS}})
     Path("simulate.py").write_bytes((ROOT / "examples/simulators/simulate.py").read_bytes())
-    places = {"group": _GROUP, "on": "small.cellar"}
+    places = {"group": GROUP, "on": "small.cellar"}
     with machine_of_units(tmp_path) as machine:
         variables = shlex.join(f"{name}={value}" for name, value in machine.environment.items())
         laptop.ssh_answers(SSH.format(token=TOKEN, environment=variables, agent=tmp_path / "bin/bedplate-agent"))
@@ -210,3 +217,68 @@ def test_use_on_a_cluster_and_on_machines_without_a_cluster_manager(
     assert [(run["tags"]["bedplate.group"], run["tags"]["bedplate.machine"]) for run in runs][1] == ("", "small.cellar")
     files = [hub.files[f"7/{run['run_id']}/artifacts/output/result.json"] for run in runs]
     assert files[0] == files[1]
+
+
+def test_a_drained_driver_goes_on_and_a_stopped_one_stops_its_trials(
+    laptop: Laptop, hub: SearchHub, running: Running
+) -> None:
+    """A pod that is evicted leaves its trials alone; `bp search stop` ends them all, with the reason."""
+    Path("train.py").write_text(_TRAIN.replace("0.5)", "30)"))
+    with searching(laptop, hub, running) as process:
+        wait_for(lambda: [run["rows"] for run in hub.tagged("study", "grace-lr")[:2] if run["rows"]], 120)
+        (driver,) = hub.tagged("search", "grace-lr")
+        label = f"bedplate/run={driver['run_name']}"
+        running.kubectl("delete", "pods", "-n", "grace", "-l", label)
+        wait_for(lambda: driver["tags"].get("bedplate.attempt") == "1", 120)
+        states = [run["tags"].get("bedplate.state") for run in hub.tagged("study", "grace-lr")]
+        assert "ended" not in states, states
+
+        stopped = laptop.bp("search", "stop", "lr")
+
+        output, _ = process.communicate(timeout=120)
+        assert stopped.returncode == 0, stopped.stderr
+        assert "grace-lr is stopped: `bp search FILE` goes on with it" in output
+    trials = hub.tagged("study", "grace-lr")
+    assert [(run["status"], run["tags"]["bedplate.cause"]) for run in trials] == [
+        ("KILLED", "stopped by grace-lr: the search ended")
+    ] * 2
+    assert driver["tags"]["bedplate.cause"] == "stopped by grace"
+    wait_for(lambda: not running.kubectl("get", "jobsets,pods", "-n", "grace", "-o=name"), 60)
+
+
+_RIGHTS = {
+    "create jobsets.jobset.x-k8s.io": "yes",
+    "list jobsets.jobset.x-k8s.io": "yes",
+    "delete jobsets.jobset.x-k8s.io": "yes",
+    "create secrets": "yes",
+    "list pods": "yes",
+    "patch jobsets.jobset.x-k8s.io": "no",
+    "deletecollection jobsets.jobset.x-k8s.io": "no",
+    "create jobsets.jobset.x-k8s.io -n ada": "no",
+    "list pods -n ada": "no",
+    "get secrets": "no",
+    "list secrets": "no",
+    "delete secrets": "no",
+    "create pods": "no",
+    "delete pods": "no",
+    "get pods --subresource=log": "no",
+    "create pods --subresource=exec": "no",
+    "create serviceaccounts --subresource=token": "no",
+    "create roles.rbac.authorization.k8s.io": "no",
+    "get nodes": "no",
+}
+
+
+def test_the_account_of_drivers_makes_jobsets_and_nothing_else(running: Running) -> None:
+    """It has fewer rights than its person, and what it makes is judged as theirs."""
+    plane = running.approvers.plane
+    token = plane.kubectl("create", "token", "bedplate-search", "-n", "grace", "--duration", "1h").strip()
+
+    def may(question: str) -> str:
+        place = () if "-n" in question else ("-n", "grace")
+        return plane.as_person(token, "auth", "can-i", *question.split(), *place)[1].split()[-1]
+
+    assert {question: may(question) for question in _RIGHTS} == _RIGHTS
+    other = job_set("evil", "grace", gpus=0, group="", priority="urgent")
+    code, output = plane.as_person(token, "create", "-f", "-", text=json.dumps(other))
+    assert (code, "no priority named urgent" in output) == (1, True), output

@@ -23,7 +23,7 @@ from bedplate.programs.connection import Connection
 from tests.testlab.fakes.laptop import HOST, TOKEN
 from tests.testlab.fakes.runs import ARTIFACTS, AgentRun
 from tests.testlab.fakes.wheels import WheelHub, digest, wheel
-from tests.testlab.run import ROOT
+from tests.testlab.run import ROOT, need_root
 
 ALPHA, BETA, OLD_BETA = wheel("alpha", "1.0", ["beta>=1"]), wheel("beta", "2.0"), wheel("beta", "1.5")
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -322,6 +322,37 @@ def test_a_damaged_lock_is_named(machine: Machine) -> None:
     """The words of uv have it."""
     with pytest.raises(BuildError, match=r"uv\.lock"):
         machine.provide("uv.lock", {"pyproject.toml": PROJECT, "uv.lock": UV_LOCK[:-30]})
+
+
+def test_a_lock_that_does_not_resolve_is_named(machine: Machine) -> None:
+    """One that names what no place has, or packages that exclude each other: the cause has the package."""
+    removed = UV_LOCK.replace('version = "1.0"', 'version = "9.9"').replace("alpha-1.0-", "alpha-9.9-")
+    with pytest.raises(BuildError, match=r"alpha.*9\.9"):
+        machine.provide("uv.lock", {"pyproject.toml": PROJECT, "uv.lock": removed})
+    excluded = PROJECT.replace('"alpha"', '"alpha", "beta<1"')
+    with pytest.raises(BuildError, match="beta"):
+        machine.provide("pyproject.toml", {"pyproject.toml": excluded})
+
+    assert not [path for path in machine.cache.glob("*.*") if path.is_dir()]
+
+
+@pytest.mark.nightly
+def test_a_disk_that_fills_up_during_a_build_is_free_again(machine: Machine, capfd: pytest.CaptureFixture[str]) -> None:
+    """The cause says so, nothing half done stays, and with more room the same environment is built."""
+    need_root()
+    noise = random.Random(7).randbytes(4 << 20).hex()  # noqa: S311  no secret
+    machine.hub.add(wheel("large", "1.0", program=f"#!/bin/sh\n# {noise}\n"))
+    machine.cache.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(machine.cache))
+    subprocess.run(mount, check=True)
+    try:
+        assert "No space left on device" in refused(machine, "large\n")
+        subprocess.run(("mount", "-o", "remount,size=200m", str(machine.cache)), check=True)
+        assert (machine.need("large\n") / "bin/large").exists()
+    finally:
+        # This process has locks there.
+        subprocess.run(("umount", "--lazy", str(machine.cache)), check=True)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_missing_list_is_named(machine: Machine) -> None:

@@ -50,13 +50,14 @@ for step in range(1, 19):
     log("loss", float(sys.argv[1]) + 1 / step, step)
     time.sleep(PAUSE)
 """
-# What the machine has as `python`: the driver looks more often than for people.
+# What the machine has as `python`: the driver looks more often than for people, and leaves its CPU time in a file.
 _PYTHON = f"""#!{sys.executable}
 import os, sys
 if sys.argv[1:] == ["search.pyz"]:
-    code = "import sys; sys.path.insert(0, 'search.pyz'); from pathlib import Path; "
-    code += "import programs.search.__main__ as m; "
-    code += "m._PAUSE = 0.3; import programs.study as s; s._SETTLED = 0.2; s._LATE = 1; sys.exit(m.main(Path()))"
+    code = "import atexit, os, sys; sys.path.insert(0, 'search.pyz'); from pathlib import Path; "
+    code += "atexit.register(lambda: Path(os.environ['CPU_FILE']).write_text(str(sum(os.times()[:4])))); "
+    code += "import programs.search.__main__ as m; m._PAUSE = float(os.environ['DRIVER_PAUSE']); "
+    code += "import programs.study as s; s._SETTLED = 0.2; s._LATE = 1; sys.exit(m.main(Path()))"
     sys.argv[1:] = ["-c", code]
 os.execv({sys.executable!r}, [{sys.executable!r}, *sys.argv[1:]])
 """
@@ -102,6 +103,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 def machine_of_units(tmp_path: Path) -> Iterator[Machine]:
     """Yield a machine whose units are no children of the driver that starts them."""
     machine, requests, is_over = Machine(tmp_path), tmp_path / "requests", Event()
+    machine.environment |= {"CPU_FILE": f"{tmp_path}/cpu", "DRIVER_PAUSE": "0.3"}
     requests.mkdir()
     # Environments have tests of their own: the driver has that of these tests.
     for file in (tmp_path / "bin").iterdir():
@@ -129,12 +131,19 @@ def machine_of_units(tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.fixture
 def laptop(hub: SearchHub, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laptop]:
-    """Yield ada's laptop in the folder of her program; what runs on the machine then is killed."""
+    """Yield ada's laptop in the folder of her program."""
+    with laptop_of(hub, machine, tmp_path) as laptop:
+        monkeypatch.chdir(tmp_path / "work")
+        program(0.02)
+        yield laptop
+
+
+@contextmanager
+def laptop_of(hub: SearchHub, machine: Machine, tmp_path: Path) -> Iterator[Laptop]:
+    """Yield ada's laptop; what runs on the machine then is killed."""
     laptop = laptop_at_work(hub, tmp_path)
     environment = shlex.join(f"{name}={value}" for name, value in machine.environment.items())
     laptop.ssh_answers(_SSH.format(token=TOKEN, environment=environment, agent=tmp_path / "bin/bedplate-agent"))
-    monkeypatch.chdir(tmp_path / "work")
-    program(0.02)
     yield laptop
     for pid in processes(str(tmp_path)):
         with suppress(ProcessLookupError):

@@ -177,6 +177,18 @@ def test_a_budget_that_ends_stops_the_trials() -> None:
     assert all(run["params"] in finished for run in stopped)
 
 
+def test_a_budget_in_dollars_counts_the_price_of_trials() -> None:
+    """In the cluster each has one; on a machine none has, and the time of the search is paid for."""
+    world = World(study_of("pruner = none\nbudget = 0.30 USD", 8), steps=20, price=2.0)
+    world.search()
+    free = World(study_of("pruner = none\nbudget = 0.30 USD", 8), steps=20)
+    free.search()
+
+    assert used_hours(world.runs, world.now) * 2 <= 0.30
+    assert [run for run in world.runs if "the budget of 0.30 USD is used up, with 0." in run["tags"][_LEFT]]
+    assert {status for _, status, _ in free.states()} == {"FINISHED"}
+
+
 def test_trials_that_all_fail_end_the_search() -> None:
     """After so many failures in a row; those that go on may end."""
     world = World(study_of("failures = 3", 100), crash=lambda number: number > 1)

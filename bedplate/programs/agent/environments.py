@@ -118,6 +118,11 @@ class _Wheel(SimpleHTTPRequestHandler):
             return None
         return super().send_head()
 
+    def copyfile(self, source: Any, outputfile: Any) -> None:  # noqa: ANN401  as the base
+        """Send a wheel; uv ends early on a full disk."""
+        with suppress(ConnectionError):
+            super().copyfile(source, outputfile)
+
     def log_message(self, *_: object) -> None:
         """Write nothing: what fails is in the words of uv."""
 

@@ -194,10 +194,9 @@ class Run:
                 self._hub.send(f"{self._told['ARTIFACTS']}/{LIST}", self._folder / LIST, _NOTE)
 
     def _say(self, text: str) -> None:
-        # The output of a pod is that of its program.
-        if not self._is_pod:
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+        # The log of a pod has the output of its program, too.
+        sys.stderr.write(f"bedplate: {text}\n" if self._is_pod else f"{text}\n")
+        sys.stderr.flush()
 
     def _take_part(self, environment: Mapping[str, str]) -> Message:
         """Be a node of the gang until its end, which is returned; on node 0 also lead it."""

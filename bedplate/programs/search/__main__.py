@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 
@@ -82,8 +83,10 @@ def _other_driver(hub: StudyHub, name: str) -> str:
 def _keep(driver: Driver) -> None:
     """Write a checkpoint if a trial has ended: without one, the agent ends a driver that fails again and again."""
     path, text = Path(os.environ["BEDPLATE_CHECKPOINTS"], "ended"), str(driver.ended)
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
+    # The state is the record: a full disk ends no search.
+    with suppress(OSError):
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 def _say(line: str) -> None:

@@ -46,15 +46,20 @@ def pod_image(folder: Path) -> Path:
 
 
 def python_image(
-    folder: Path, variables: Mapping[str, str] = MappingProxyType({}), packages: Sequence[str] = ()
+    folder: Path,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    packages: Sequence[str] = (),
+    programs: Sequence[Path] = (),
 ) -> Path:
     """Write an archive with an image that has this machine's Python, more variables, and no user of the fleet.
 
-    It also has packages of the tests' environment by their names.
+    It also has packages of the tests' environment by their names, and programs with their libraries.
     """
     modules = Path(f"/usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}")
     sources = (path for path in modules.rglob("*.py") if not _UNUSED & set(path.parts))
     files: dict[str, Path | str] = {str(path).lstrip("/"): path for path in sources}
+    for program in programs:
+        files |= {f"bin/{program.name}": program, **_libraries(program)}
     for path in (modules / "lib-dynload").iterdir():
         files |= {str(path).lstrip("/"): path, **_libraries(path)}
     for package in packages:
