@@ -43,7 +43,8 @@ class Notebook:
         (packages,) = environment.glob("lib/python*/site-packages")
         kernel = [python, "-c", _KERNEL.format(str(packages)), "-f", "{connection_file}"]
         document = {"argv": kernel, "display_name": f"Python of {python}", "language": "python"}
-        write_text(folder / "kernels/python3/kernel.json", json.dumps({**document, "metadata": {"debugger": True}}))
+        # A debugger listens on a port of 127.0.0.1, and any account of the machine can attach to it.
+        write_text(folder / "kernels/python3/kernel.json", json.dumps({**document, "metadata": {"debugger": False}}))
         home = Path(told.get("HOME", str(folder))) / ".jupyter/lab"
         # A configuration of the person could open a port.
         self.variables = {"JUPYTER_NO_CONFIG": "1", "JUPYTER_PATH": str(folder), "JUPYTER_RUNTIME_DIR": str(folder)}

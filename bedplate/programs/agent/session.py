@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from stat import S_ISREG
 from threading import Thread, current_thread
 from typing import IO
 
 from ..program import write_text
+from .changes import keep_changes
 from .ends import STOP, read
 from .notebook import Notebook
 from .sockets import ACTIVE, FOLDER, PAGE, RUN, SSH, say
@@ -30,8 +30,6 @@ WARNING = "warning"
 _LOOK, _WARNED, _LAST, _TICK = 30.0, 600.0, 25.0, 0.5
 # The part of one processor that servers of notebooks and editors use while nobody works.
 _LEAST, _SIGNALLED = 0.05, 128
-# Bytes of changed files that are kept, and what is not.
-_LARGEST, _NOT_KEPT = 100 << 20, {"__pycache__", ".ipynb_checkpoints", ".git"}
 
 
 class Session:
@@ -155,26 +153,10 @@ class Session:
             keep_changes(Path.cwd(), Path(self._told["BEDPLATE_OUTPUT"]), self._since, self._secrets())
         shutil.rmtree(self._sockets, ignore_errors=True)
 
-    def _secrets(self) -> Sequence[bytes]:
-        """Return what must be in no file that everyone may read."""
-        values = [self._told.get("MLFLOW_TRACKING_TOKEN", "")]
-        with suppress(OSError, ValueError):
-            values += read(Path(self._told["BEDPLATE_PARAMS"]).with_name("secrets")).values()
-        return [value.encode() for value in values if value]
-
-
-def keep_changes(work: Path, output: Path, since: float, secrets: Sequence[bytes]) -> None:
-    """Copy the files that were changed since a time to the output of the run, but those with a secret."""
-    left = _LARGEST
-    for path in sorted(work.rglob("*")):
-        with suppress(OSError):
-            facts = path.lstat()
-            if not S_ISREG(facts.st_mode) or facts.st_mtime < since or _NOT_KEPT.intersection(path.parts):
-                continue
-            name, data = path.relative_to(work), path.read_bytes() if facts.st_size <= left else b""
-            if facts.st_size > left or any(secret in data for secret in secrets):
-                say(f"not kept: {name} {'has a secret' if data else 'is too large'}")
-                continue
-            left -= len(data)
-            (output / name).parent.mkdir(parents=True, exist_ok=True)
-            (output / name).write_bytes(data)
+    def _secrets(self) -> "Sequence[str] | None":
+        """Return what must be in no file that everyone may read; None if that is unknown."""
+        try:
+            secrets = read(Path(self._told["BEDPLATE_PARAMS"]).with_name("secrets")).values()
+        except (OSError, ValueError):
+            return None
+        return [value for value in (self._told.get("MLFLOW_TRACKING_TOKEN", ""), *secrets) if value]

@@ -18,18 +18,13 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 
+from ..agent.changes import is_secret
 from .hub import WRONG, BpError, say
 
 _FILE_LIMIT, _TREE_LIMIT, _COUNT_LIMIT = 50_000_000, 500_000_000, 100_000
 # The second pack of a run may have so many bytes, or this part of the first.
 _CHANGES_LIMIT, _CHANGES_PART = 4_000_000, 4
 _SHOWN = 5
-_SECRET = re.compile(
-    r"(.*/)?(\.env(\..+)?|\.netrc|\.pgpass|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|kdbx|ovpn|kubeconfig)"
-    r"|kubeconfig.*|credentials(\.json|\.csv)?|service[-_]account.*\.json|rclone\.conf|\.(aws|ssh|kube)/.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-_NO_SECRET = re.compile(r"(.*/)?(\.env\.(example|sample|template)|.*\.pub\.pem)", re.IGNORECASE | re.DOTALL)
 # Files that only a folder made by programs has.
 _MADE = re.compile(r"(?:(.*)/)?(pyvenv\.cfg|conda-meta/history)", re.DOTALL)
 _POINTER, _POINTER_SIZES = b"version https://git-lfs.github.com/spec/v1\n", range(100, 300)
@@ -220,7 +215,7 @@ class Shadow:
         large = [name for name, facts in present.items() if facts.st_size > _FILE_LIMIT]
         _refuse(large, "larger than 50 MB", _DATA)
         allowed = {os.path.normpath(word) for word in include}
-        secrets = [name for name in present if _SECRET.fullmatch(name) and not _NO_SECRET.fullmatch(name)]
+        secrets = [name for name in present if is_secret(name)]
         fix = "name it in .gitignore, with its values by `bp secret set`, or allow it by `--include NAME`"
         _refuse([name for name in secrets if name not in allowed], "named as a secret", fix)
         made = [found[1] or "." for found in map(_MADE.fullmatch, present) if found]
