@@ -18,6 +18,7 @@ from bedplate.plan.links import ssh_patterns, ssh_pools
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST
 from bedplate.plan.pools import FLEET, GROUP, MEMBER, PAUSED, USE, bucket_name
 from bedplate.plan.registration import ENABLED
+from bedplate.plan.registries import ACCOUNTS_OF_AWS
 from bedplate.plan.stores import NODES_STORE, BucketPlan
 from bedplate.spec.sites import Use
 
@@ -245,9 +246,8 @@ def _worker_permissions(plan: FleetPlan) -> Iterator[Statement]:
     yield from _registry_permissions(plan)
 
 
-# The account of AWS's own images for Kubernetes, such as the EFA device plugin.
-# Source: Amazon EKS user guide, "View Amazon container image registries for Amazon EKS add-ons", read 2026-11.
-_IMAGES_OF_AWS, _IMAGES_REGION = "602401143452", "us-west-2"
+# Of the EFA device plugin's image.
+_IMAGES_REGION = "us-west-2"
 
 
 def _registry_permissions(plan: FleetPlan) -> Iterator[Statement]:
@@ -256,7 +256,7 @@ def _registry_permissions(plan: FleetPlan) -> Iterator[Statement]:
     yield Statement(
         sid="PullImages",
         actions=("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"),
-        resources=tuple(f"arn:aws:ecr:*:{account}:repository/*" for account in (plan.account, _IMAGES_OF_AWS)),
+        resources=tuple(f"arn:aws:ecr:*:{account}:repository/*" for account in (plan.account, *ACCOUNTS_OF_AWS)),
     )
 
 

@@ -21,3 +21,7 @@ tar --sort=name --mtime=@0 -cf wheels.tar usr/local
 rm -rf usr/local/bin/* usr/local/lib/python3.13
 # Host keys would be the same in each container.
 rm -f etc/ssh/ssh_host_*
+# mmdebstrap has put the name, the resolver and the mirror of the operator's machine there.
+rm -rf etc/hostname etc/resolv.conf etc/apt/sources.list.d/*
+signed='deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian'
+printf '%s main\n' "$signed trixie" "$signed trixie-updates" "$signed-security trixie-security" > etc/apt/sources.list

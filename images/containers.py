@@ -21,6 +21,8 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
+from packaging.markers import Marker
+
 from bedplate.bundle import BundleTarget, Install, install
 from bedplate.errors import InputError, MachineError
 from bedplate.files import os_errors_as_machine_errors
@@ -85,7 +87,7 @@ def build(recipe: str, folder: Path, mirror: str = MIRROR, unpack: Install = ins
         work = Path(name)
         (work / "layout/blobs/sha256").mkdir(parents=True)
         lock = work / "requirements.txt"
-        lock.write_bytes(b"\n".join(path.read_bytes() for path in (_UV, _LOCKS.get(recipe)) if path))
+        lock.write_text("\n".join(_requirements(path.read_text()) for path in (_UV, _LOCKS.get(recipe)) if path))
         unpack(BundleTarget(PYTHON, machine()), lock, work / "wheels")
         _bootstrap(recipe, mirror, work)
         _write_layout(recipe, work / "layout", [work / "packages.tar", work / "wheels.tar"])
@@ -94,6 +96,18 @@ def build(recipe: str, folder: Path, mirror: str = MIRROR, unpack: Install = ins
             folder.rename(work / "former")
         (work / "layout").rename(folder)
     return built
+
+
+def _requirements(lock: str) -> str:
+    """Return a lock for the image's Python, without markers: pip evaluates them for the Python that runs it."""
+    python = {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0"}
+    chosen = []
+    for entry in re.split(r"\n(?=\S)", lock.strip()):
+        requirement, *hashes = entry.split(" \\\n")
+        name, _, marker = requirement.partition(" ; ")
+        if not marker or Marker(marker).evaluate(python):
+            chosen.append(" \\\n".join((name, *hashes)))
+    return "\n".join(chosen) + "\n"
 
 
 def _bootstrap(recipe: str, mirror: str, work: Path) -> None:

@@ -13,6 +13,7 @@ from bedplate.checks.storage import check_declared_site
 from bedplate.plan import FleetPlan
 from bedplate.plan.allocation import joined_sites, pods_size
 from bedplate.plan.cluster import NODE_PODS
+from bedplate.plan.registries import is_in_ecr
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.network import Interconnect
 
@@ -49,13 +50,16 @@ def check_job_images(context: Context) -> Iterator[Fault]:
 
 
 def check_registries(context: Context) -> Iterator[Fault]:
-    """Yield faults of registries that nothing uses, and of images in ECR for machines of a site."""
+    """Yield faults of registries that nothing uses or that have one name, and of images that a site cannot pull."""
     jobs = context.fleet.jobs
+    names = ((f"jobs.registries.{index}", url.partition("://")[2]) for index, url in enumerate(jobs.registries))
+    for key, name, first in repeated(names):
+        yield fault(DUPLICATE_REGISTRY, key, f"{name} is also {first}")
     for name in ("ecr", "registries") if context.fleet.kubernetes is None else ():
         if getattr(jobs, name):
             yield fault(REGISTRY_UNUSED, f"jobs.{name}", "the file has no kubernetes section")
     for name in jobs.images.keys() & context.fleet.sites.keys():
-        if ".dkr.ecr." in jobs.images[name]:
+        if is_in_ecr(jobs.images[name]):
             fix = f"write an image of {' or '.join(jobs.registries) or 'a registry at the site'}"
             what = f"machines of {name} have no role in AWS"
             yield fault(IMAGE_UNREACHABLE, f"jobs.images.{name}", what, fix)
@@ -186,6 +190,7 @@ CHECKS = (
 NO_CLUSTER = Rule("E602", "Workers need a cluster.", "add the kubernetes section, or write use: ssh")
 JOB_IMAGE_GROUP = Rule("E647", "Only jobs on workers run in containers.", "delete it", section="jobs", at_key=True)
 IMAGE_UNREACHABLE = Rule("E657", "Only a role in AWS can pull images of ECR.", "write another image", section="jobs")
+DUPLICATE_REGISTRY = Rule("E659", "A registry has one address, with http or https.", "delete one", section="jobs")
 REGISTRY_UNUSED = Rule("E658", "Only machines of the cluster pull images.", "delete it", section="jobs", at_key=True)
 _cluster_rule = partial(Rule, section="kubernetes")
 EVEN_CONTROL_PLANE = _cluster_rule(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,9 @@ from bedplate.report.columns import aligned
 from bedplate.rounds import ask_each
 from images import containers
 
-_ABSENT, _SHORT = ("manifest unknown", "name unknown"), len("sha256:") + 12
+# The last is Harbor's.
+_ABSENT = re.compile("manifest unknown|name unknown|unknown: (artifact|repository) .*not found")
+_SHORT = len("sha256:") + 12
 
 
 def _folders(recipes: Sequence[str]) -> dict[str, Path]:
@@ -43,7 +46,7 @@ def build(operator: Operator, recipes: Sequence[str], mirror: str) -> None:
 
 
 def push(operator: Operator, recipes: Sequence[str]) -> None:
-    """Push built images to the home region's ECR and to the other registries. Raises PartialError if one fails."""
+    """Push built images to the registries that lack them. Raises PartialError if one fails."""
     plan, folders = plan_of(operator), _folders(recipes)
     hosts = registry_hosts(plan)
     if not hosts:
@@ -54,18 +57,27 @@ def push(operator: Operator, recipes: Sequence[str]) -> None:
         raise InputError(f"not built for {containers.arch_here()}: {', '.join(missing)}", fix=fix)
     images = {recipe: containers.read_image(folder) for recipe, folder in folders.items() if folder.exists()}
 
-    def fill(host: str) -> None:
-        with _registry(plan, host, hosts[host]) as registry:
-            for recipe, image in images.items():
-                if not registry.has(recipe, image.digest):
-                    operator.notify([f"{recipe}: pushes it to {host}"])
-                    # The tag is for people only.
-                    registry.push(folders[recipe], f"{recipe}:{image.arch}-{image.digest[7:_SHORT]}")
+    sent: set[str] = set()
 
-    # ECR copies images to its other regions.
-    _, errors = ask_each([host for host, at in hosts.items() if "://" in at or at == plan.home.name], fill, 1)
+    def fill(host: str) -> set[str]:
+        """Push what a registry lacks; return the images that ECR copies to it from home, where they came just now."""
+        is_copy = "://" not in hosts[host] and hosts[host] != plan.home.name
+        with _registry(plan, host, hosts[host]) as registry:
+            lacking = {recipe for recipe, image in images.items() if not registry.has(recipe, image.digest)}
+            for recipe in sorted(lacking - sent if is_copy else lacking):
+                operator.notify([f"{recipe}: pushes it to {host}"])
+                # The tag is for people only.
+                registry.push(folders[recipe], f"{recipe}:{images[recipe].arch}-{images[recipe].digest[7:_SHORT]}")
+        if hosts[host] == plan.home.name:
+            sent.update(lacking)
+        return lacking & sent if is_copy else set()
+
+    # Home first: ECR copies to other regions what is pushed there after its rule exists.
+    coming, errors = ask_each(sorted(hosts, key=lambda host: hosts[host] != plan.home.name), fill, 1)
     for recipe, image in images.items():
-        operator.show(f"{host}/{plan.name}/{recipe}@{image.digest}" for host in hosts if host not in errors)
+        for host in (host for host in hosts if host in coming):
+            note = "  not there yet: ECR copies it within minutes, or the next push" if recipe in coming[host] else ""
+            operator.show([f"{host}/{plan.name}/{recipe}@{image.digest}{note}"])
     if errors:
         what = "; ".join(error.what for error in errors.values())
         raise PartialError(f"not pushed everywhere: {what}", fix=next(iter(errors.values())).fix)
@@ -113,7 +125,7 @@ class _Registry:
     def has(self, recipe: str, digest: str) -> bool:
         """Return whether it has an image."""
         error = self._run("--command-timeout=60s", "inspect", "--raw", f"docker://{self.prefix}/{recipe}@{digest}")
-        if error and not any(words in error for words in _ABSENT):
+        if error and not _ABSENT.search(error):
             raise PartialError(f"{self.prefix}: {error}", fix="check the registry and the connection")
         return not error
 
@@ -122,6 +134,8 @@ class _Registry:
         words = "copy", "--quiet", "--retry-times=3", "--preserve-digests", f"oci:{folder}"
         if error := self._run(*words, f"docker://{self.prefix}/{name}"):
             fix = "check its disk space and the rights of `skopeo login`, then push again: it sends what is missing"
+            if self.login and "name unknown" in error:
+                fix = "run `bedplate up`, which makes the repositories"
             raise PartialError(f"{self.prefix} takes no {name}: {error}", fix=fix)
 
     def _run(self, *words: str) -> str:

@@ -308,13 +308,14 @@ MirrorUrl = Annotated[
         similar=lambda word: [f"https://{_SCHEME.sub('', word)}"],
     ),
 ]
+_PUBLIC = r"([^/]*\.)?(amazonaws\.com|ecr\.aws|(docker|gcr|ghcr|k8s|nvcr|quay)\.io|pkg\.dev)"
 RegistryUrl = Annotated[
     str,
     Syntax(
         REGISTRY,
         "registry",
-        rf"https?://{_SERVER}",
-        "http:// or https://, a name or an address, and optionally a port",
+        rf"(https|http(?!://{_PUBLIC}(:|$)))://{_SERVER}",
+        "https:// or, for a registry of your own, http://; a name or an address, and optionally a port",
         "http://registry.lab.example:5000",
         similar=lambda word: [word.rstrip("/"), f"https://{_SCHEME.sub('', word)}"],
     ),

@@ -112,7 +112,7 @@ def test_an_image_is_pulled_by_its_digest_and_has_its_programs(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A second push changes nothing. No host key is in the image, and its modules are compiled."""
+    """A second push changes nothing. The image has no host key and no name of this machine, and compiled modules."""
     with registry(tmp_path / "registry") as host:
         file = fleet(host)
         assert [push(file), push(file)] == [0, 0]
@@ -130,6 +130,12 @@ def test_an_image_is_pulled_by_its_digest_and_has_its_programs(
     assert "sshd_config" in output
     assert "ssh_host" not in output
     assert "LANG=C.UTF-8" in output
+    own = containerd.shell(
+        image, "cat /etc/hostname /etc/resolv.conf /etc/apt/sources.list /etc/apt/sources.list.d/* || :"
+    )
+    assert [line.split()[2] for line in own.splitlines()] == [
+        f"http://deb.debian.org/debian{end}" for end in ("", "", "-security")
+    ]
     modules = "/usr/local/lib/python3.13/dist-packages/uv/__pycache__"
     assert "__init__.cpython-313.pyc" in containerd.shell(image, f"ls {modules}")
 

@@ -4,19 +4,22 @@ import gzip
 import io
 import json
 import os
+import re
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
+from pydantic import TypeAdapter
 
 from bedplate.account.client import AwsClient
 from bedplate.bundle import BundleTarget
 from bedplate.cli import run
 from bedplate.errors import InputError, MachineError
+from bedplate.spec.text import RegistryUrl
 from images import containers
 from images.containers import build, read_image
 
@@ -24,14 +27,18 @@ ROOT = Path(__file__).parents[2]
 HOME = "us-west-2"
 # In place of mmdebstrap: it runs the hooks in a root folder with some files of packages, and packs it with one time.
 DEBIAN = """#!/usr/bin/python3
-import json, os, shutil, subprocess, sys, tempfile
+import json, os, shutil, socket, subprocess, sys, tempfile
 words = sys.argv[1:]
 with open(os.environ["SEEN"], "w") as seen:
     json.dump([words, os.environ["SOURCE_DATE_EPOCH"]], seen)
 root = tempfile.mkdtemp()
-for name in ("bin/sh", "etc/debian_version", "etc/ssh/ssh_host_rsa_key", "usr/local/bin"):
+own = {"etc/hostname": socket.gethostname(), "etc/resolv.conf": str(os.getpid()), "etc/apt/sources.list": words[-3]}
+own |= {"bin/sh": "", "etc/ssh/ssh_host_rsa_key": "", "etc/apt/sources.list.d/0.list": words[-2]}
+os.makedirs(os.path.join(root, "usr/local/bin"))
+for name, text in own.items():
     os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
-    open(os.path.join(root, name), "w").close() if name != "usr/local/bin" else os.mkdir(os.path.join(root, name))
+    with open(os.path.join(root, name), "w") as file:
+        file.write(text)
 for hook in (word.partition("=")[2] for word in words if word.startswith("--customize-hook=")):
     special, *rest = hook.split()
     if special == "copy-in":
@@ -53,11 +60,15 @@ words, file = sys.argv[1:], os.environ.get("REGISTRY_AUTH_FILE")
 with open(os.environ["SEEN"], "a") as seen:
     login = [oct(os.stat(file).st_mode & 0o777), json.load(open(file))] if file else None
     seen.write(json.dumps([words, login]) + chr(10))
-pushed = os.environ["SEEN"] + words[-1].split("/")[2]
+name = words[-1].split("/")[2]
+pushed = os.environ["SEEN"] + name
 if os.environ.get("AWAY", "nowhere") in words[-1]:
     sys.exit('time="now" level=fatal msg="connection refused"')
 if "inspect" in words and not os.path.exists(pushed):
-    sys.exit('time="now" level=fatal msg="Error reading manifest: manifest unknown: no such image"')
+    error = os.environ.get("ABSENT", "manifest unknown: no such image")
+    sys.exit('time="now" level=fatal msg="Error reading manifest: ' + error + '"')
+if "copy" in words and (error := os.environ.get("REFUSES")):
+    sys.exit('time="now" level=fatal msg="writing blob: ' + error + '"')
 open(pushed, "w").close()
 """
 Program = Callable[[str, str], None]
@@ -121,13 +132,19 @@ def layers_of(folder: Path) -> Sequence[Mapping[str, bytes]]:
 
 
 def test_packages_and_wheels_are_separate_layers(program: Program, seen: Path, tmp_path: Path) -> None:
-    """Programs of wheels name Debian's Python, and nothing names this machine; devices are left out."""
+    """Programs of wheels name Debian's Python, and nothing names this machine or its mirror."""
     program("mmdebstrap", DEBIAN)
 
     built = build("base", tmp_path / "base-amd64", "http://mirror.lab.example/debian", unpack)
 
     packages, wheels = layers_of(tmp_path / "base-amd64")
-    assert packages.keys() == {"./bin/sh", "./etc/debian_version"}
+    assert packages.keys() == {"./bin/sh", "./etc/apt/sources.list"}
+    sources = packages["./etc/apt/sources.list"].decode().splitlines()
+    debian = "http://deb.debian.org/debian"
+    assert [line.split()[2:] for line in sources] == [
+        [f"{debian}{end}", suite, "main"]
+        for end, suite in (("", "trixie"), ("", "trixie-updates"), ("-security", "trixie-security"))
+    ]
     python = "usr/local/lib/python3.13/dist-packages"
     modules = {f"{python}/{name}" for name in ("lock", "uv/__init__.py", "uv-1.dist-info/METADATA")}
     assert wheels.keys() == {f"usr/local/bin/{name}" for name in ("long", "shell", "torchrun", "uv")} | modules
@@ -144,16 +161,37 @@ def test_packages_and_wheels_are_separate_layers(program: Program, seen: Path, t
 
 
 def test_equal_inputs_make_an_equal_digest(program: Program, tmp_path: Path) -> None:
-    """The second build replaces the first; another recipe has another digest, with its own lock."""
+    """Also from another mirror, with another resolver. The second build replaces the first.
+
+    Another recipe has another digest, with its own lock.
+    """
     program("mmdebstrap", DEBIAN)
 
-    first, again, other = (build(name, tmp_path / f"{name}-amd64", unpack=unpack) for name in ("base", "base", "torch"))
+    first, again, other = (
+        build(name, tmp_path / f"{name}-amd64", f"http://{mirror}.lab.example/debian", unpack)
+        for name, mirror in (("base", "near"), ("base", "far"), ("torch", "near"))
+    )
 
     assert first == again
     assert first.digest != other.digest
     _, wheels = layers_of(tmp_path / "torch-amd64")
     assert b"\ntorch==" in wheels["usr/local/lib/python3.13/dist-packages/lock"]
     assert sorted(path.name for path in tmp_path.glob("*-amd64")) == ["base-amd64", "torch-amd64"]
+
+
+def test_wheels_are_those_of_the_images_python(program: Program, tmp_path: Path) -> None:
+    """The lock that pip gets has no markers: pip evaluates them for the Python that runs it."""
+    program("mmdebstrap", DEBIAN)
+
+    build("torch", tmp_path / "torch-amd64", unpack=unpack)
+
+    lock = layers_of(tmp_path / "torch-amd64")[1]["usr/local/lib/python3.13/dist-packages/lock"].decode()
+    whole = (ROOT / "roles/frameworks/torch.txt").read_text()
+    numpy = re.findall(r"^numpy==(\S+) ; python_full_version (\S+)", whole, re.MULTILINE)
+    assert re.findall(r"^numpy==(\S+)", lock, re.MULTILINE) == [version for version, sign in numpy if sign == ">="]
+    assert re.findall(r"^torch==(\S+)", lock, re.MULTILINE) == re.findall(r"^torch==(\S+)", whole, re.MULTILINE)
+    assert ";" not in lock
+    assert all(re.search(r" \\\n    --hash=sha256:[0-9a-f]{64}", entry) for entry in re.split(r"\n(?=\S)", lock))
 
 
 @pytest.mark.parametrize(
@@ -252,37 +290,96 @@ def notes(seen: Path) -> list[tuple[list[str], Any]]:
     return [tuple(json.loads(line)) for line in seen.read_text().splitlines()]
 
 
-def test_ecr_gets_an_image_with_a_token_that_no_list_of_processes_shows(
-    fleet: Callable[..., Path],
-    program: Program,
-    seen: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It goes to the home region, and each region has an address; an image that is there is not sent again."""
+@pytest.fixture
+def push_to_ecr(
+    fleet: Callable[..., Path], program: Program, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], int]]:
+    """Yield a function that pushes the image `base` to ECR and returns the status."""
     program("skopeo", SKOPEO)
     file = fleet("{ecr: true}")
-    digest = read_image(file.parent / "cache/bedplate/containers/base-amd64").digest
-
     with mock_aws():
         client = AwsClient(boto3.session.Session("key", "secret"))
         monkeypatch.setattr("bedplate.account.client.open_client", lambda: client)
-        statuses = [run(["image", "container", "push", "base", "--fleet", str(file)]) for _ in range(2)]
+        yield lambda: run(["image", "container", "push", "base", "--fleet", str(file)])
+
+
+def hosts_and_digest(folder: Path) -> tuple[str, str, str]:
+    """Return ECR of the home region and of another, and the digest of `base`."""
+    host = f"123456789012.dkr.ecr.{HOME}.amazonaws.com"
+    digest = read_image(folder / "cache/bedplate/containers/base-amd64").digest
+    return host, host.replace(HOME, "us-east-1"), digest
+
+
+def test_ecr_gets_an_image_with_a_token_that_no_list_of_processes_shows(
+    push_to_ecr: Callable[[], int], seen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It goes to the home region; an image that is there is not sent again."""
+    assert push_to_ecr() == 0
 
     out, _ = capsys.readouterr()
-    host = f"123456789012.dkr.ecr.{HOME}.amazonaws.com"
-    assert statuses == [0, 0]
+    host, away, digest = hosts_and_digest(tmp_path)
     assert out.splitlines()[0] == f"{host}/lab/base@{digest}"
-    assert out.splitlines()[1] == f"{host.replace(HOME, 'us-east-1')}/lab/base@{digest}"
     (_, login), (copy, _), (inspect, _) = notes(seen)
     assert login[0] == "0o600"
     assert login[1]["auths"].keys() == {host}
     token = login[1]["auths"][host]["auth"]
     assert copy[-1] == f"docker://{host}/lab/base:amd64-{digest[7:19]}"
     assert {"--preserve-digests", "--dest-tls-verify=true"} <= {*copy}
-    assert "inspect" in inspect
+    assert inspect[-1] == f"docker://{away}/lab/base@{digest}"
     assert token
     assert token not in f"{out}{copy}{inspect}"
+
+
+def test_regions_that_ecr_has_not_filled_get_the_image_by_the_next_push(
+    push_to_ecr: Callable[[], int], seen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ECR copies only what comes after its rule. The first push names such regions, only the second sends."""
+    host, away, digest = hosts_and_digest(tmp_path)
+    lines = [f"{at}/lab/base@{digest}" for at in (host, away)]
+
+    statuses, outs = zip(*((push_to_ecr(), capsys.readouterr().out.splitlines()) for _ in range(3)), strict=True)
+
+    assert statuses == (0, 0, 0)
+    assert outs[0][0] == lines[0]
+    assert outs[0][1].startswith(f"{lines[1]}  not there yet")
+    assert outs[1:] == (lines, lines)
+    copies = [words[-1].split("/")[2] for words, _ in notes(seen) if "copy" in words]
+    assert copies == [host, away]
+
+
+def test_a_repository_that_is_missing_in_ecr_is_made_by_up(
+    push_to_ecr: Callable[[], int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No disk and no login is at fault."""
+    absent = "name unknown: The repository with name 'lab/base' does not exist in the registry with id '123456789012'"
+    monkeypatch.setenv("ABSENT", absent)
+    monkeypatch.setenv("REFUSES", absent)
+
+    assert push_to_ecr() == 6
+
+    err = capsys.readouterr().err
+    assert "does not exist in the registry" in err
+    assert "run `bedplate up`, which makes the repositories" in err
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        "manifest unknown: Requested image not found",
+        "unknown: artifact lab/base@sha256:0 not found",
+        "unknown: repository lab/base not found",
+    ],
+)
+def test_registries_say_in_their_own_words_that_an_image_is_missing(
+    absent: str, fleet: Callable[..., Path], program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as Harbor: the image is pushed."""
+    program("skopeo", SKOPEO)
+    monkeypatch.setenv("ABSENT", absent)
+
+    assert (
+        run(["image", "container", "push", "--fleet", str(fleet("{registries: ['http://harbor.lab.example']}"))]) == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -304,6 +401,17 @@ def test_a_mistake_is_named_before_anything_is_done(
     _, err = capsys.readouterr()
     assert message in err
     assert fix in err
+
+
+@pytest.mark.parametrize("name", ["docker.io", "registry-1.docker.io", "ghcr.io:80", f"1.dkr.ecr.{HOME}.amazonaws.com"])
+def test_public_registries_have_https(
+    name: str, fleet: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By http each machine would ask them without encryption, for all images; the fix has https."""
+    assert run(["check", str(fleet(f"{{registries: ['http://{name}']}}"))]) == 2
+    assert f"write https://{name}" in "".join(capsys.readouterr())
+    check = TypeAdapter(RegistryUrl).validate_python
+    assert [check(url) for url in (f"https://{name}", f"http://{name.replace('.', '-')}")]
 
 
 def test_a_push_needs_a_registry(fleet: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -190,7 +190,10 @@ def test_a_withdrawn_image_is_neither_copied_nor_recorded() -> None:
 
 
 def test_the_images_in_ecr_of_its_groups_are_part_of_a_recipe() -> None:
-    """A new digest makes the machine image due; of other registries and of groups of another kind nothing does."""
+    """A new digest makes the machine image due; of other registries and of groups of another kind nothing does.
+
+    The role of a bake reads ECR of this account and of AWS, no other.
+    """
     (train,) = {pool.group for pool in LAB.pools if pool.fabric}
     kinds = image_kinds(LAB, LAB.catalog)
     kind = next(kind for kind, pools in kinds.items() if train in {pool.group for pool in pools})
@@ -203,6 +206,13 @@ def test_the_images_in_ecr_of_its_groups_are_part_of_a_recipe() -> None:
     versions = [pinned_versions(plan, kind) for plan in (LAB, *plans)]
 
     assert [pulled_images(plan, kinds[kind]) for plan in (LAB, plans[0])] == [(), (ecr,)]
+    foreign, of_aws = (ecr.replace("111122223333", account) for account in ("999988887777", "763104351884"))
+    others = (f"registry.lab.example/a.dkr.ecr.b@sha256:{'0' * 64}", foreign, of_aws)
+    read = [
+        pulled_images(replace(LAB, jobs=LAB.jobs.model_copy(update={"images": {train: image}})), kinds[kind])
+        for image in others
+    ]
+    assert read == [(), (), (of_aws,)]
     assert [any(word.startswith("images=") for word in words) for words in versions] == [False, True, True]
     assert versions[1] != versions[2]
     assert pinned_versions(plans[0], other) == pinned_versions(LAB, other)
