@@ -3,6 +3,7 @@
 import json
 import runpy
 import shlex
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from bedplate.programs.study import (
     COMPLETE,
     FAILED,
     OPEN,
+    STOP,
     STOPPED,
     StudyError,
     command_of,
@@ -198,6 +200,36 @@ def test_trials_that_all_fail_end_the_search() -> None:
     assert not [run for run in world.runs if run["status"] == "RUNNING"]
     assert len(world.runs) == 6
     assert "trials in a row have failed, the last one: the program ended with exit code 1" in driver.cause
+
+
+def test_trials_wait_for_the_quota_of_their_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no JobSet yet, so none is looked for; they have not failed, and a stop ends them."""
+    world, start, calls, most = World(study_of("pruner = none\nfailures = 1", 6)), World.start, list[object](), [9]
+
+    def launch(world: World, run: dict[str, str], params: dict[str, str], seconds: float) -> str:
+        calls.append(run["name"])
+        full = 'the cluster refuses: jobsets "x" is forbidden: exceeded quota: runs (403)'
+        return full if len(calls) <= most[0] else start(world, run, params, seconds)
+
+    def check(world: World, runs: Iterable[dict[str, str]]) -> None:
+        assert {run["name"] for run in runs} <= {*world.starts}
+
+    monkeypatch.setattr(World, "start", launch)
+    monkeypatch.setattr(World, "check", check)
+
+    world.search()
+
+    assert [status for _, status, _ in world.states()] == ["FINISHED"] * 6
+    assert (len(calls), {*world.starts.values()}) == (15, {1})
+    assert len([line for line in world.lines if "exceeded quota" in line]) == 4
+    most[0] = 99
+    world.settings = study_of("pruner = none\nfailures = 1", 8)
+    driver = world.driver()
+    driver.start()
+    driver.step()
+    driver.stop(STOP)
+    driver.step()
+    assert len(calls) == 17
 
 
 def test_nan_on_the_way_prunes_a_trial() -> None:

@@ -24,7 +24,8 @@ JOBSETS, PODS, SECRETS = (
     "/api/v1/namespaces/ada/secrets",
 )
 NAME, SELECTOR = "ada-lr-0000", "?labelSelector=bedplate%2Fstudy%3Dada-lr"
-_CONFLICT = 409
+_CONFLICT, _FORBIDDEN = 409, 403
+_FULL = f'jobsets.jobset.x-k8s.io "{NAME}" is forbidden: exceeded quota: runs, used: 500, limited: 500'
 _LOST = {"type": "Failed", "message": "job was lost"}
 _NO_PYTHON = {"exitCode": 128, "reason": "StartError", "message": "python3: not found"}
 
@@ -112,15 +113,33 @@ def test_a_trial_is_a_jobset_of_its_study(cluster: StudyCluster, hub: SearchHub,
 
 
 def test_a_trial_that_has_its_jobset_stays_as_it_is(cluster: StudyCluster, hub: SearchHub, api: FakeHub) -> None:
-    """A driver that was killed starts it again, and may read no Secret."""
+    """A driver that was killed starts it again, also with a full quota, and may read no Secret."""
+    api.answer(JOBSETS, {"message": _FULL}, _FORBIDDEN)
     api.answer(SECRETS, {"message": f'secrets "{NAME}" already exists'}, _CONFLICT)
     api.answer(f"{JOBSETS}/{NAME}", {"metadata": {"uid": "1"}})
-    api.first = [(_CONFLICT, {}, json.dumps({"message": f'jobsets "{NAME}" already exists'}).encode())]
 
     assert cluster.start(trial(hub), {}, 600) == ""
 
     lines = [line.partition(" ")[0] for line, _, _ in api.requests]
-    assert lines == ["POST", "GET", "POST"]
+    assert lines == ["GET", "POST"]
+
+
+def test_a_jobset_that_was_there_is_never_deleted(cluster: StudyCluster, hub: SearchHub, api: FakeHub) -> None:
+    """Also if its Secret is refused."""
+    api.answer(SECRETS, {"message": "no"}, _FORBIDDEN)
+    api.answer(f"{JOBSETS}/{NAME}", {"metadata": {"uid": "1"}})
+
+    assert "no (403)" in cluster.start(trial(hub), {}, 600)
+
+    assert not [line for line, _, _ in api.requests if line.startswith("DELETE")]
+
+
+def test_a_full_quota_is_told_apart(cluster: StudyCluster, hub: SearchHub, api: FakeHub) -> None:
+    """Such a trial may start later."""
+    api.answer(JOBSETS, {"message": _FULL}, _FORBIDDEN)
+
+    assert edges.FULL in cluster.start(trial(hub), {}, 600)
+    assert cause(hub) == ""
 
 
 @pytest.mark.parametrize("status", [403, 422])

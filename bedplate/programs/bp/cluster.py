@@ -6,6 +6,7 @@ import subprocess
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -51,20 +52,21 @@ class Api(Connection):
         items: Sequence[Any] = self.call(path)["items"]
         return items
 
-    def start(self, jobset: Object, secret: Callable[[str], Object]) -> None:
-        """Create a JobSet, then its Secret, for which its pods wait; what exists of a run stays as it is.
+    def start(self, jobset: Object, secret: Callable[[str], Object], found: Object = MappingProxyType({})) -> None:
+        """Create a JobSet if none is `found`, then its Secret, for which its pods wait.
 
         After a failure or Ctrl-C the JobSet is deleted: its pods would hold their machines, and wait for ever.
         """
         try:
-            created = self._create(self._jobsets, jobset)
+            created = found or self._create(self._jobsets, jobset)
             self._create(self._secrets, secret(created["metadata"]["uid"]))
         except BaseException as error:
             if getattr(error, "status", 0) == _NOT_FOUND:
                 raise no_queue() from None
             # Also if the answer was lost: then it may be there.
-            with suppress(BpError):
-                self._delete(f"{self._jobsets}/{jobset['metadata']['name']}")
+            if not found:
+                with suppress(BpError):
+                    self._delete(f"{self._jobsets}/{jobset['metadata']['name']}")
             raise
 
     def _create(self, path: str, item: Object) -> Any:  # noqa: ANN401  an object of the API

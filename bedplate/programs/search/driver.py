@@ -1,12 +1,12 @@
 """What a search does next, by the records of its trials and the time. The record and the machine are given."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..study import FAILED, OPEN, PRUNE, STOP, STOPPED, best_of, outcome, used_hours, value_of
-from .edges import Params, Run, StudyMachine, StudyRecord
+from .edges import FULL, Params, Run, StudyMachine, StudyRecord
 from .optimizer import Optimizer
 
 # Seconds that a trial may go on once it is stopped, or until the next look; and those that are too few for a new one.
@@ -28,7 +28,7 @@ class Driver:
         # What a trial uses in an hour. On a machine it costs nothing: US dollars are the time of the driver.
         rates = {"GPU-h": float(trial["gpus"]), "USD": float(facts["tags"]["price"] or 0)}
         self._budget, self._unit, self._rate = float(budget or "inf"), unit, nodes * rates.get(unit, 0.0)
-        self._runs, self._open = list[Run](), dict[int, Run]()
+        self._runs, self._open, self._unstarted = list[Run](), dict[int, Run](), dict[int, Run]()
         self._reported, self._stopping, self._failures = dict[int, int](), set[int](), list[str]()
         self._reasons, self._errors = dict[int, str](), dict[int, str]()
         self._final, self.cause, self.ended = "", "", 0
@@ -48,23 +48,22 @@ class Driver:
         unstarted = {number: run for number, run in self._open.items() if _may_lack_start(run)}
         for number in refused & unstarted.keys():
             self._record.end(unstarted.pop(number), "its parameters are not of this study: its record was changed")
-        self._launch([*unstarted.values()])
+        self._launch(unstarted)
 
     def step(self) -> bool:
         """Look at all trials that go on, stop some, and start others; return whether the search goes on."""
-        self._machine.check(self._open.values())
+        self._machine.check(self._open[number] for number in self._open.keys() - self._unstarted.keys())
         newest = self._record.look(self._open)
         values = self._record.values([*newest.values()])
         for number, run in newest.items():
             self._take(number, run, values.get(run["run"], {}), is_new=True)
         self._stop(self._reasons)
         self._check()
-        new = list[Run]()
+        new = {number: self._open[number] for number in self._unstarted.keys() & self._open.keys() - self._stopping}
         while not self.cause and len(self._open) < self._parallel and (params := self._optimizer.ask()) is not None:
-            run = self._record.create(len(self._runs), params)
-            self._open[len(self._runs)] = run
-            self._runs.append(run)
-            new.append(run)
+            number = len(self._runs)
+            new[number] = self._open[number] = self._record.create(number, params)
+            self._runs.append(new[number])
             self._check()
         self._launch(new)
         if not self._open and not self.cause:
@@ -92,7 +91,7 @@ class Driver:
                 self._note(number, error)
 
     def _note(self, number: int, error: str) -> None:
-        """Print why a trial is not stopped, once."""
+        """Print why a trial is not stopped or started, once."""
         if error and error != self._errors.get(number):
             self._say(f"{self._runs[number]['name']}: {error}")
         self._errors[number] = error
@@ -162,15 +161,19 @@ class Driver:
         """Return what trials have used of the budget."""
         return used_hours(self._runs, self._record.now) * self._rate
 
-    def _launch(self, runs: Sequence[Run]) -> None:
-        """Start trials; one that cannot start has failed."""
+    def _launch(self, runs: Mapping[int, Run]) -> None:
+        """Start trials; one that cannot start has failed, or waits for the next look."""
         left = (self._budget - self._spent()) * 3_600 / self._rate if self._rate else self._seconds
         seconds = max(min(self._seconds, left), _LEAST)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            starts = pool.map(lambda run: self._machine.start(run, params_of(run), seconds), runs)
-            for run, error in zip(runs, starts, strict=True):
-                if error:
-                    self._record.end(run, f"it did not start: {error}")
+            starts = pool.map(lambda run: self._machine.start(run, params_of(run), seconds), runs.values())
+            errors = dict(zip(runs, starts, strict=True))
+        self._unstarted = {number: runs[number] for number, error in errors.items() if FULL in error}
+        for number, error in errors.items():
+            if number in self._unstarted:
+                self._note(number, error)
+            elif error:
+                self._record.end(runs[number], f"it did not start: {error}")
 
     def _line(self, run: Run) -> str:
         words = " ".join(f"{name}={value}" for name, value in params_of(run).items())

@@ -21,6 +21,8 @@ from ..study import command_of, is_trial
 
 Run = Mapping[str, Any]
 Params = Mapping[str, str]
+FULL = "exceeded quota"
+"""What an error has if a trial may start later. Source: Kubernetes' plugin/pkg/admission/resourcequota, 1.36."""
 # Seconds for which a request waits for the hub.
 _FOREVER = 60 * 86_400.0
 # Prints the token of the pod's account, which kubelet replaces in time, as `Api` reads one; the shell needs no program.
@@ -155,7 +157,9 @@ class StudyCluster(StudyMachine):
     def _launch(self, document: Mapping[str, Any]) -> str:
         given = {**document, "study": self._name}
         jobset = jobset_of(given, self._place, self._api.cluster, self._facts["claims"])
-        self._api.start(jobset, lambda uid: secret_of(given, self._agent, uid))
+        # A former driver may have made it, which a full quota would not say.
+        found = self._api.jobset(document["id"])
+        self._api.start(jobset, lambda uid: secret_of(given, self._agent, uid), found)
         return ""
 
     def check(self, runs: Iterable[Run]) -> None:
