@@ -221,9 +221,31 @@ def test_in_the_cluster_the_driver_has_an_account_and_trials_have_a_price(quick:
         "nodes": 2,
     }
     assert (facts["parallel"], facts["claims"]) == (3, {"home": "/home"})
+    # Its account is not for what code of trials has written to the stores.
+    assert not [volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
     # The script for a token of the person has no use in a pod.
     assert facts["cluster"]["token"] == ""
     assert TOKEN not in json.dumps(jobset)
+
+
+def test_the_driver_has_the_image_of_its_group(quick: Laptop, hub: SearchHub) -> None:
+    """That of the trials may be for another architecture; it has that one where no group has an image of its own."""
+    image, groups = "cpu", {**FLEET["groups"]}
+    groups["arm"] = {**groups["batch"], "gpus": 0, "price": 0.1, "image": None}
+    study("on = small\ncpus = 1", f"group = train\nimage = {image}\ngpus = 1")
+    chosen = list[tuple[str, str]]()
+    with stand_in_for_the_cluster(quick, quick.programs.parent / "api") as api:
+        for name in ("first", "second"):
+            hub.answer("/fleet.json", {**FLEET, "ask_above": None, "groups": groups})
+            study("name = lr\n" if name == "first" else "name = first\n", f"name = {name}\n")
+            done = quick.bp("search", "lr.ini", "-d")
+            assert done.returncode == 0, done.stderr
+            pod = created(api)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+            chosen.append((pod["nodeSelector"]["bedplate/group"], pod["containers"][0]["image"]))
+            api.requests.clear()
+            groups.pop("batch", None)
+
+    assert chosen == [("batch", IMAGE), ("train", FLEET["images"][image])]
 
 
 def test_trials_in_the_cluster_are_asked_for_by_their_price(quick: Laptop, hub: SearchHub) -> None:
@@ -304,22 +326,27 @@ def test_a_parameter_that_may_be_read_by_nobody_is_named(quick: Laptop, hub: Sea
 
 
 def test_a_search_is_stopped_by_its_driver_or_by_its_trials(quick: Laptop, hub: SearchHub) -> None:
-    """The driver stops its trials; after its end bp does."""
+    """The driver stops its trials. One that waited or built its environment has not: bp looks at its end."""
     quick.bp("search", "lr.ini", "-d")
     (driver,) = hub.tagged("search", "ada-lr")
-    assert quick.bp("search", "stop", "lr").returncode == 0
     record(hub, "ada-lr-0000")
     record(hub, "ada-lr-0001; touch hacked", id="ada-lr-0001")
+    record(hub, "ada-lr-0002", state="ended")
+    process = quick.start("search", "stop", "ada-lr")
+    wait_for(lambda: f"stop {driver['run_name']}" in (quick.programs / "words").read_text(), 30)
+    assert "stop ada-lr-0000" not in (quick.programs / "words").read_text()
     driver["tags"]["bedplate.state"] = "ended"
 
-    done = quick.bp("search", "stop", "ada-lr")
+    _, errors = process.communicate(timeout=30)
 
-    assert ("ada-lr-0000 is being stopped" in done.stderr, "hacked" in done.stderr) == (True, False)
+    assert process.returncode == 0, errors
+    stopped = [line for line in errors.splitlines() if "is being stopped" in line]
+    assert stopped == [f"{name} is being stopped" for name in (driver["run_name"], "ada-lr-0000")]
     words = (quick.programs / "words").read_text()
     assert f"stop {driver['run_name']}" in words
     assert "stop ada-lr-0000 --by 'ada-lr: the search ended'" in words
     shown = quick.bp("search", "show", "lr")
-    assert (shown.returncode, "1 of 5 trials: 1 running" in shown.stdout) == (0, True), shown.stdout
+    assert (shown.returncode, "2 of 5 trials: 2 running" in shown.stdout) == (0, True), shown.stdout
     assert quick.bp("search", "best", "lr").returncode == 4
     assert quick.bp("search", "show", "other").returncode == 2
     assert "drives a search" in quick.bp("again", driver["run_name"]).stderr

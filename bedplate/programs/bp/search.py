@@ -5,6 +5,7 @@ import json
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -18,7 +19,7 @@ from ..study import CHANGEABLE, LISTS, STOP, Settings, StudyError, is_trial
 from .environments import choose_environment, environment_line, former_environment
 from .hub import HELD, WRONG, BpError, Hub, say
 from .places import Place
-from .records import has_run_ended, moment, table, tagged_runs
+from .records import find_run, has_run_ended, moment, table, tagged_runs
 from .run import Code, code_of, read_options, run_tags, set_place, start_code
 from .run import add_options as add_options_of_run
 from .runs import own_id, pack_paths, snapshot_of, stop_run
@@ -40,8 +41,9 @@ _OF_DRIVER = {
     "scratch_ok": True,
     "env": [],
 }
-# Seconds in which a driver stops its trials. An account of systemd has two minutes at a shutdown.
-_GRACE = 90
+# Seconds in which a driver stops its trials, and for which a stop waits for that. An account of systemd has two minutes
+# at a shutdown.
+_GRACE, _PATIENCE = 90, 20
 _FLAGS, _MOST = {"scratch-ok": "yes"}, 64
 _PROGRAM, _ENVIRONMENT, _FACTS = "search.pyz", "requirements.txt", "study.json"
 _START = "from pathlib import Path\nfrom programs.{}.__main__ import main\nraise SystemExit(main(Path()))\n"
@@ -104,7 +106,8 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
         own |= {"max_cost": "", "for": settings["study"]["time"]}
         more: dict[str, Any] = {"environment_file": _ENVIRONMENT, "grace": _GRACE}
         if place.selector:
-            own |= {"on": "", "group": _group_of_driver(fleet, place, trial.image)}
+            group = _group_of_driver(fleet, place)
+            own |= {"on": "", "group": group, "image": "" if fleet["groups"][group]["image"] else trial.image}
             more |= {"is_driver": True, "cost": _cost_of_trials(settings, place, document)}
             facts |= _cluster_facts(hub, place, is_asked=not options.dry_run)
         else:
@@ -183,10 +186,13 @@ def _settings_of(run: Run) -> Settings:
         raise BpError(f"the record of {run['name']} has no study", "name another study") from None
 
 
-def _group_of_driver(fleet: Mapping[str, Any], place: Place, image: str) -> str:
-    """Return the group of the cluster for the driver: the cheapest without GPUs, or that of the trials at a site."""
+def _group_of_driver(fleet: Mapping[str, Any], place: Place) -> str:
+    """Return the group of the cluster for the driver: the cheapest without GPUs, or that of the trials at a site.
+
+    It has an image of its own, as that of the trials may be for another architecture.
+    """
     groups = {name: facts for name, facts in fleet["groups"].items() if facts["kubernetes"] and facts["jobs"]}
-    fitting = [name for name, facts in groups.items() if facts["max"] and (image or facts["image"])]
+    fitting = [name for name, facts in groups.items() if facts["max"] and facts["image"]]
     fitting = [place.group] if place.facts["site"] else [name for name in fitting if not groups[name]["site"]]
     return min(fitting, key=lambda name: (groups[name]["gpus"] or 0, groups[name]["price"] or 0), default=place.group)
 
@@ -319,17 +325,22 @@ def _trials_of(hub: Hub, name: str) -> Sequence[Run]:
 
 
 def _stop(hub: Hub, word: str) -> int:
-    """Stop the driver of a study, which stops its trials; without one, the trials."""
+    """Stop the driver of a study, which stops its trials, and those that are left at its end."""
     (driver, *_), trials = _runs_of(hub, word)
     # Colleagues can write names, and a shell gets them: what is no id is refused.
     own, study = own_id(hub, driver), driver["tags"].get("bedplate.search", "")
-    left = [run for run in trials if not has_run_ended(run)]
+    newest, end = driver, time.monotonic() + _PATIENCE
     if not has_run_ended(driver):
         stop_run(hub, driver, own)
-        left = [driver]
-    else:
-        for run in left:
+        say(f"{driver['name']} is being stopped")
+        while not has_run_ended(newest := find_run(hub, driver["run"])) and time.monotonic() < end:
+            time.sleep(0.5)
+        _, trials = _runs_of(hub, word)
+    # One that waited in the queue or for its environment has stopped none.
+    for run in trials if has_run_ended(newest) else ():
+        if not has_run_ended(run):
             # Where the driver was.
             stop_run(hub, {**driver, "run": run["run"]}, run["name"], f"{study}: {STOP}")
-    say(*(f"{run['name']} is being stopped" for run in left), f"`bp search show {word}` shows what is left")
+            say(f"{run['name']} is being stopped")
+    say(f"`bp search show {word}` shows what is left")
     return 0
