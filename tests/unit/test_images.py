@@ -10,6 +10,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
+from bedplate.permissions import permissions
 from bedplate.plan.planner import ImageKind, baked_image, image_kinds
 from bedplate.plan.registries import pulled_images
 from bedplate.spec.network import Egress
@@ -213,6 +214,9 @@ def test_the_images_in_ecr_of_its_groups_are_part_of_a_recipe() -> None:
         for image in others
     ]
     assert read == [(), (), (of_aws,)]
+    (pulls,) = (item for item in permissions(LAB, "kubernetes") if item.sid == "PullImages")
+    accounts = {arn.split(":")[4] for arn in pulls.resources}
+    assert accounts == {"111122223333", "602401143452", "763104351884"}
     assert [any(word.startswith("images=") for word in words) for words in versions] == [False, True, True]
     assert versions[1] != versions[2]
     assert pinned_versions(plans[0], other) == pinned_versions(LAB, other)
