@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -316,6 +317,48 @@ def test_what_cannot_be_is_refused(words: list[str], reason: str, laptop: Laptop
     assert reason in done.stderr
     assert len(record.runs) == 5
     assert not any("agent" in line for line in laptop.logins)
+
+
+def test_a_key_stays_while_its_session_waits(laptop: Laptop, record: Record) -> None:
+    """Waiting for GPUs takes no time of the session, and another start removes only what has ended."""
+    (laptop.programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
+    folder = laptop.cache / "bedplate/lab/sessions"
+    for _ in range(2):
+        assert "no group" in laptop.bp("session", "start", "--group", "nowhere", "--for", "2h").stderr
+        os.utime(next(folder.glob("*.pub")), (0, 0))
+
+    keys = [path for path in folder.iterdir() if not path.suffix]
+
+    assert (len(keys), len([*folder.iterdir()]), record.runs) == (2, 3, [])
+    assert all(path.stat().st_mtime > time.time() + 60 * 86_400 for path in keys)
+
+
+def test_a_run_in_itself_or_in_the_session_of_another_has_no_end(laptop: Laptop, record: Record) -> None:
+    """Colleagues can change tags: that is one look, and no way to their sessions."""
+    record.add(ID, machine="titan-03.cellar", **{"in": ID})
+    record.add("ada-1127-guest", machine="titan-03.cellar", **{"in": "bob-1127-notes"})
+    record.add("bob-1127-notes", session="ssh", machine="titan-03.cellar", owner="bob")
+
+    own, other = (laptop.bp("stop", name) for name in (ID, "ada-1127-guest"))
+
+    assert sum("get" in line or "search" in line for line, *_ in record.hub.requests) < 10
+    assert "Traceback" not in own.stderr
+    assert "bob-1127-notes is a run of bob" in other.stderr
+
+
+@pytest.mark.nightly
+def test_a_session_is_reached_without_the_hub(laptop: Laptop, hub: FakeHub, record: Record) -> None:
+    """From the laptop that has started it: the hub is no part of its way."""
+    (laptop.programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
+    laptop.ssh_answers(SSH)
+    laptop.bp("session", "start", "-d", "--name", "shell", "--on", "titan-03")
+    hub.shutdown()
+    hub.server_close()
+    before = len(laptop.logins)
+
+    done = laptop.bp("session", "extend", record.tags["id"])
+
+    assert any("agent connect" in line for line in laptop.logins[before:]), done.stderr
 
 
 def test_sessions_are_listed(laptop: Laptop, record: Record) -> None:

@@ -251,7 +251,13 @@ def _start(base: Path, given: dict[str, Any]) -> Path:
 def _start_unit(base: Path, folder: Path, given: Mapping[str, Any]) -> None:
     """Start the unit of a run, or let a session start it. Raises ProgramError."""
     if given.get("in"):
-        start_in(_session_folder(base, given["in"]), folder)
+        try:
+            start_in(_session_folder(base, given["in"]), folder)
+        except ProgramError as error:
+            # bp may be away by now.
+            _end_before(folder, NO_CODE, f"no start: {error}")
+            _end(folder)
+            raise
         return
     started = run(*_unit(f"bp-{folder.name}", folder, given))
     # Another start may have been first.

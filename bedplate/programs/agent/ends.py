@@ -1,6 +1,8 @@
 """The end of a run and the request to stop it, as files in its folder, which has secrets until then."""
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +10,8 @@ from typing import Any
 
 from ..program import write_text
 
+FOLDER, PREFIX = "session", "bp-"
+"""A link in the folder of a run to that of a session, and how that is named."""
 END, STARTED, STOP, RECORDED = "end.json", "started", "stop.json", "recorded"
 
 
@@ -32,6 +36,10 @@ def remove_secrets(folder: Path) -> None:
     for path in (folder / "secrets", *folder.glob("elements/*/secrets")):
         with suppress(OSError):
             path.unlink()
+    # A session that was killed has left its variables there.
+    sockets = Path(os.path.realpath(folder / FOLDER))
+    if sockets.name.startswith(PREFIX):
+        shutil.rmtree(sockets, ignore_errors=True)
 
 
 def stop_of(folder: Path, grace: float = 0.0) -> tuple[str, float]:

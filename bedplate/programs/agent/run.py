@@ -426,8 +426,10 @@ class Run:
         since = f"{(self._hub.now - idle) * 1000:.0f}" if idle >= _IDLE else "-"
         signs = {self._ran: f"{max(time.monotonic() - self._had, 0):.0f}", "idle_since": since}
         if self._told["SESSION"]:
-            file = self._folder / "session/warning"
-            signs["warning"] = file.read_text(encoding="utf-8") if file.exists() else "-"
+            signs["warning"] = "-"
+            # The session may remove it at any time.
+            with suppress(OSError):
+                signs["warning"] = (self._folder / "session/warning").read_text(encoding="utf-8")
         return signs
 
     def _send_pending(self, more: Mapping[str, str], patience: float) -> None:

@@ -18,10 +18,10 @@ from typing import IO
 
 from ..program import write_text
 from .changes import keep_changes
-from .ends import STOP, read
+from .ends import END, FOLDER, PREFIX, STOP, read
 from .notebook import Notebook
-from .sockets import ACTIVE, FOLDER, PAGE, RUN, SSH, say
-from .sshd import Sshd
+from .sockets import ACTIVE, PAGE, RUN, SSH, is_locked, say
+from .sshd import PRIVATE, Sshd
 from .witness import used_seconds
 
 WARNING = "warning"
@@ -39,16 +39,16 @@ class Session:
         self._folder, self._agent = folder, shlex.split(told["BEDPLATE_AGENT"])
         self._limit, self._since = float(told["BEDPLATE_IDLE"]), time.time()
         self._lead, self._warned = min(_WARNED, self._limit / 2), 0.0
-        self._used, self._at = used_seconds(), time.monotonic()
+        self._used, self._at = used_seconds(os.getppid()), time.monotonic()
         runtime = told.get("XDG_RUNTIME_DIR", "")
         # The name of a socket has at most 107 bytes.
-        self._sockets = Path(tempfile.mkdtemp(prefix="bp-", dir=runtime if os.access(runtime, os.W_OK) else None))
+        self._sockets = Path(tempfile.mkdtemp(prefix=PREFIX, dir=runtime if os.access(runtime, os.W_OK) else None))
         (self._sockets / ACTIVE).touch()
         (folder / FOLDER).unlink(missing_ok=True)
         (folder / FOLDER).symlink_to(self._sockets)
         self._told = {**told, "BEDPLATE_PAGE": str(self._sockets / PAGE)}
         self._plain = {name: value for name, value in told.items() if not name.startswith("BEDPLATE_")}
-        self._runs, self._is_over = set[Thread](), False
+        self._runs, self._is_over = dict[Thread, Path](), False
         self._notebook: Notebook | None = None
 
     def run(self, command: Sequence[str]) -> int:
@@ -89,19 +89,37 @@ class Session:
 
     def _start_run(self, link: socket.socket) -> None:
         """Start the run in the folder that a connection names, once, and follow it to its end."""
-        with link, link.makefile("rw") as stream:
+        with link, link.makefile() as stream:
             folder = Path(stream.readline().strip())
-            log = (folder / "unit").open("ab")
             try:
-                # The agent has the lock for as long as it lives, and its program does not: who follows looks at it.
-                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                process = self._popen("run", folder, log)
-            except BlockingIOError:
+                process = self._start_agent(folder)
+            except OSError as error:
+                say(f"{folder.name} does not start: {error}")
                 return
-            finally:
-                log.close()
-                stream.write("\n")
-        self._runs.add(current_thread())
+            # Only of a run that goes on. Who has asked may be away.
+            with suppress(OSError):
+                link.sendall(b"\n")
+        if process:
+            self._runs[current_thread()] = folder
+            self._follow(process, folder)
+            del self._runs[current_thread()]
+
+    def _start_agent(self, folder: Path) -> "subprocess.Popen[bytes] | None":
+        """Start the agent of a run, unless it has one. Raises OSError."""
+        with (folder / "unit").open("ab") as log:
+            while True:
+                try:
+                    fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    # A look has the lock for a moment, too.
+                    if is_locked(folder / "unit"):
+                        return None
+            # The agent has the lock for as long as it lives, and its program does not: who follows looks at it.
+            return self._popen("run", folder, log)
+
+    def _follow(self, process: "subprocess.Popen[bytes]", folder: Path) -> None:
+        """Wait for the end of an agent, and stop it if that is asked for, or if this session ends."""
         is_told = False
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
@@ -113,7 +131,6 @@ class Session:
                 is_told = True
         # As ExecStopPost of a unit.
         self._popen("end", folder, subprocess.DEVNULL).wait()
-        self._runs.remove(current_thread())
 
     def _popen(self, command: str, folder: Path, log: "IO[bytes] | int") -> "subprocess.Popen[bytes]":
         words = (*self._agent, command, "--folder", str(folder))
@@ -121,9 +138,13 @@ class Session:
 
     def _look(self) -> None:
         """Warn before an idle session ends, and end it. What is unknown counts as work."""
-        active, now, used = self._sockets / ACTIVE, time.monotonic(), used_seconds()
+        active, now = self._sockets / ACTIVE, time.monotonic()
+        # What has left its parent, such as tmux or the server of an editor, is a child of the agent.
+        used, runs = used_seconds(os.getppid()), [*self._runs.values()]
         seen = self._notebook.look(PAGE) if self._notebook else "no program is busy"
-        if self._runs or not seen or used - self._used > _LEAST * (now - self._at):
+        # A run whose end waits for the hub is over.
+        is_busy = any(not (folder / END).exists() for folder in runs)
+        if is_busy or not seen or used - self._used > _LEAST * (now - self._at):
             active.touch()
         self._used, self._at = used, now
         idle = time.time() - active.stat().st_mtime
@@ -148,6 +169,9 @@ class Session:
             thread.join(max(end - time.monotonic(), 0))
         with suppress(subprocess.TimeoutExpired):
             program.wait(max(end - time.monotonic(), 0))
+        # Copies take a while, and these have the variables and the key.
+        for name in PRIVATE:
+            (self._sockets / name).unlink(missing_ok=True)
         # A board has programs there.
         if self._told["BEDPLATE_SESSION"] != "board":
             keep_changes(Path.cwd(), Path(self._told["BEDPLATE_OUTPUT"]), self._since, self._secrets())

@@ -11,13 +11,14 @@ from threading import Thread
 
 from ..program import ProgramError
 from .channels import Channels
-from .ends import END
+from .ends import END, FOLDER
 
-FOLDER, PAGE, SSH, RUN, ACTIVE, EXTEND = "session", "page", "ssh", "run", "active", "extend"
-"""A link in the folder of a run to that of sockets, these, a file with the time of the last work, and its change."""
+PAGE, SSH, RUN, ACTIVE, EXTEND = "page", "ssh", "run", "active", "extend"
+"""Sockets in the folder of a session, a file with the time of the last work, and its change."""
 READY = b"the page answers\n"
 """The line before the frames of a page: shells print lines of their own before."""
-_LOOK, _PART = 0.1, 1 << 16
+# Seconds between two tries, and until one line says that it waits.
+_LOOK, _SILENCE, _PART = 0.1, 2.0, 1 << 16
 # What pages ask for by themselves, and the bytes of a sign of life of a WebSocket.
 _POLLS, _SIGN = (b"GET /api/", b"GET /lab/api/"), 64
 
@@ -41,9 +42,14 @@ def connect(folder: Path, name: str) -> int:
 
 def _reach(folder: Path, name: str) -> socket.socket:
     """Return a connection to a socket, which a session may have to make first. Raises ProgramError if it has ended."""
+    patience = time.monotonic() + _SILENCE
     while True:
         with suppress(OSError):
             return _open(folder, name)
+        if time.monotonic() > patience:
+            sys.stderr.write(f"waits until the session {folder.name} has started\n")
+            sys.stderr.flush()
+            patience = float("inf")
         time.sleep(_LOOK)
 
 
@@ -97,10 +103,10 @@ def start_in(session: Path, folder: Path) -> None:
 
 
 def is_locked(file: Path) -> bool:
-    """Return whether a process has a file locked."""
+    """Return whether a process has a file locked; others may look at the same time."""
     with file.open("a") as log:
         try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False

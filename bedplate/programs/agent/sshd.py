@@ -25,6 +25,8 @@ _SHELL = 'cd {}\nif [ "$SSH_ORIGINAL_COMMAND" ]; then exec "$SHELL" -c "$SSH_ORI
 # What sshd sets.
 _NOT_GIVEN = {"SHELL", "USER", "LOGNAME", "TERM", "PWD", "OLDPWD", "SHLVL"}
 _NAMES = "libnss_wrapper.so"
+PRIVATE = "shell", "keys", "host_key"
+"""Files in the folder of a session."""
 
 
 class Sshd:
@@ -38,7 +40,7 @@ class Sshd:
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in given.items()]
         text = "#!/bin/sh\n" + "".join(lines) + _SHELL.format(shlex.quote(str(Path.cwd())))
         write_text(folder / "shell", text, 0o700)
-        files = {"HostKey": "host_key", "AuthorizedKeysFile": "keys", "ForceCommand": "shell"}
+        files = dict(zip(("ForceCommand", "AuthorizedKeysFile", "HostKey"), PRIVATE))
         settings = [*_SETTINGS, *(f"{name}={folder / file}" for name, file in files.items())]
         settings += [f"Subsystem=sftp {path}" for path in _SFTP if os.path.exists(path)][:1]  # noqa: PTH110  a word
         self._words += [word for setting in settings for word in ("-o", setting)]

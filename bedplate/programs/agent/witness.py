@@ -37,14 +37,14 @@ class Witness:
         return newest
 
 
-def used_seconds() -> float:
-    """Return the processor seconds of all descendants of this process, also of those that have ended."""
+def used_seconds(root: int = 0) -> float:
+    """Return the processor seconds of all descendants of this process, or of another one and its own, also of ended."""
     own = os.times()
-    seconds, parents = own.children_user + own.children_system, {os.getpid()}
+    seconds, parents = 0.0 if root else own.children_user + own.children_system, {root or os.getpid()}
     rows = sorted(processes(), key=lambda row: row[3])
     for pid, parent, ticks, _ in rows:
         # A process begins after its parent, but for those that this process has inherited.
-        if parent in parents:
+        if parent in parents or pid == root:
             parents.add(pid)
             seconds += ticks / _TICKS
     return seconds

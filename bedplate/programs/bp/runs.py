@@ -94,7 +94,9 @@ def _is_in_cluster(run: Run) -> bool:
 def place_of(hub: Hub, run: Run) -> str:
     """Return where the agent of a run of one node is: a machine, or a pod; of one in a session, where that is."""
     if "bedplate.in" in run["tags"]:
-        return place_of(hub, find_run(hub, _tag(run, "in")))
+        # Colleagues can change tags: of a run in itself there is no end.
+        run = find_run(hub, _tag(run, "in"))
+        own_id(hub, run)
     return f"{POD}{_tag(run, 'id')}" if _is_in_cluster(run) else _tag(run, "machine")
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from ..agent.channels import Channels
 from ..agent.sockets import EXTEND, PAGE, READY, SSH
 from ..agent.sources import REQUIREMENTS
-from .hub import WRONG, BpError, Hub, say
+from .hub import MISSING, WRONG, BpError, Hub, say
 from .machine import POD, Agent, agent_command
 from .places import Place
 from .proxy import serve
@@ -39,6 +39,8 @@ _OF_PLACES |= {"after": "", "max_cost": "", "priority": "normal", "restarts": "0
 _COMMANDS = {JUPYTER: ["python3", "-m", "jupyterlab"], SSH: ["sleep", "infinity"]}
 # Seconds: until an idle session ends where the fleet has no other limit, and between two tries.
 _IDLE, _PAUSE, _TIME = 3_600, 2.0, "8h"
+# Seconds for which a session waits for GPUs at most, as far as its key is concerned.
+_WAIT = 60 * 86_400
 # Of a run in a session: it has less time to end than that, and cannot live longer.
 _GRACE, _LONGEST = 15, "59d"
 
@@ -64,11 +66,11 @@ def act_on_session(hub: Hub, options: argparse.Namespace) -> int:
     """Do what a command of bp does with a session; return the exit code."""
     if options.verb == "start":
         return _start(hub, options)
-    run, name = _session(hub, options.run)
+    name, place, kind = _way(hub, options.run)
     if options.verb == "open":
-        return _open(hub, run, name)
-    place, word = place_of(hub, run), SSH if options.verb == "connect" else EXTEND
-    if options.verb == "connect" and run["tags"]["bedplate.session"] != SSH:
+        return _open(hub, place, name)
+    word = SSH if options.verb == "connect" else EXTEND
+    if options.verb == "connect" and kind != SSH:
         raise BpError(f"{name} was not started for ssh", "start one by `bp session start --ssh`", WRONG)
     if options.verb == "connect":
         command = (*agent_command(hub, place), "connect", name, word)
@@ -85,6 +87,20 @@ def _session(hub: Hub, word: str) -> "tuple[Mapping[str, Any], str]":
     if "bedplate.session" not in run["tags"] or has_run_ended(run):
         raise BpError(f"{name} is no session that goes on", "`bp session list`", WRONG)
     return run, name
+
+
+def _way(hub: Hub, word: str) -> tuple[str, str, str]:
+    """Return id, place and kind of a session; without the hub as this laptop has noted them at its start."""
+    try:
+        run, name = _session(hub, word)
+    except BpError as error:
+        if error.code != MISSING or error.status:
+            raise
+        with suppress(OSError, ValueError):
+            place, kind = (hub.folder / "sessions" / Path(word).name).read_text(encoding="utf-8").split()
+            return word, place, kind
+        raise
+    return name, place_of(hub, run), run["tags"]["bedplate.session"]
 
 
 def run_in(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -144,27 +160,36 @@ def start_session(
     vars(options)["for"] = vars(options)["for"] or (min(limit, most, key=seconds_of) if limit else most)
     document |= {"idle": (fleet.get("idle") or {"after": _IDLE})["after"], "launch": "program"}
     document["tags"] = {**document.get("tags", {}), "session": kind}
-    key = _make_key(hub) if kind == SSH else None
+    key = _make_key(hub, seconds_of(vars(options)["for"])) if kind == SSH else None
     document["begin"] = partial(_begin, hub, key, is_followed=not options.d)
     if key:
         document["key"] = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
     return start_code(hub, options, fleet, document, code)
 
 
-def _make_key(hub: Hub) -> Path:
-    """Return the file of a new key pair for a session; remove those of sessions that have ended."""
+def _make_key(hub: Hub, seconds: float) -> Path:
+    """Return the file of a new key pair for a session of so many seconds; remove those of sessions that have ended."""
     folder = hub.folder / "sessions"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for file in (*folder.iterdir(), *_entries(hub).glob("*")):
-        if file.stat().st_mtime < time.time():
-            file.unlink()
+        # Another bp may do the same.
+        with suppress(FileNotFoundError):
+            if file.stat().st_mtime < time.time():
+                file.unlink()
     key = folder / secrets.token_hex(8)
     words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", hub.settings.person, "-f", str(key))
     try:
         subprocess.run(words, check=True)  # noqa: S603  of OpenSSH
     except (OSError, subprocess.CalledProcessError) as error:
         raise BpError(f"no key for the session: {error}", "install OpenSSH 8.5 or newer") from None
+    _keep(seconds, key, key.with_suffix(".pub"))
     return key
+
+
+def _keep(seconds: float, *files: Path) -> None:
+    """Let files stay until a session of so many seconds has ended, which may wait for its GPUs first."""
+    for file in files:
+        os.utime(file, (time.time(), time.time() + seconds + _WAIT))
 
 
 def _entries(hub: Hub) -> Path:
@@ -182,8 +207,7 @@ def _write_entry(hub: Hub, key: Path, name: str, seconds: float) -> None:
     entry = _entries(hub) / name
     entry.parent.mkdir(mode=0o700, exist_ok=True)
     entry.write_text("\n  ".join(lines) + "\n", encoding="utf-8")
-    for file in (key, key.with_suffix(".pub"), entry):
-        os.utime(file, (time.time(), time.time() + seconds))
+    _keep(seconds, key, key.with_suffix(".pub"), entry)
     say(f"ssh {name}, if ~/.ssh/config includes {hub.settings.folder / 'config'}; else ssh -F {entry} {name}")
     say(f"for Remote-SSH of VS Code: ssh-remote+{name}")
 
@@ -191,6 +215,10 @@ def _write_entry(hub: Hub, key: Path, name: str, seconds: float) -> None:
 def _begin(hub: Hub, key: "Path | None", document: Mapping[str, Any], *, is_followed: bool) -> None:
     """Show the page of a session that starts, or the way for ssh, and let a line of input extend it."""
     place, name = document.get("machine") or f"{POD}{document['id']}", str(document["id"])
+    note = hub.folder / "sessions" / name
+    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    note.write_text(f"{place} {document['session']}", encoding="utf-8")
+    _keep(document["for"], note)
     if key:
         _write_entry(hub, key, name, document["for"])
     elif not is_followed:
@@ -233,8 +261,8 @@ class Page:
         return channels
 
 
-def _open(hub: Hub, run: Mapping[str, Any], name: str) -> int:
-    page = Page(hub, place_of(hub, run), name)
+def _open(hub: Hub, place: str, name: str) -> int:
+    page = Page(hub, place, name)
     say(f"waits until the page of {name} answers")
     page.open().close()
     serve(hub, page=page.open)
