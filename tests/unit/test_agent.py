@@ -14,7 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.testlab.fakes.laptop import TOKEN
+from bedplate.programs.agent import uploads
+from bedplate.programs.agent.uploads import Uploads
+from bedplate.programs.connection import Connection
+from tests.testlab.fakes.laptop import HOST, TOKEN
 from tests.testlab.fakes.runs import ARTIFACTS, RUN_ID, AgentRun, RunHub, wait_for
 from tests.testlab.machines.hub import ADA, FILES, OTHER, RUN, RunningHub, running_hub
 from tests.testlab.machines.hub import token as front_token
@@ -420,6 +423,23 @@ def test_files_that_a_program_leaves_are_kept(hub: RunHub, tmp_path: Path) -> No
     assert "output" not in hub.tags
 
 
+class Events:
+    """Event files of a run, and a clock."""
+
+    def __init__(self, uploads: Uploads, folder: Path) -> None:
+        self.uploads, self.now, self._folder = uploads, 100.0, folder
+        folder.mkdir(parents=True)
+
+    def write(self, name: str, size: int) -> None:
+        """Write a file of so many bytes."""
+        (self._folder / name).write_bytes(b"e" * size)
+
+    def put(self, seconds: float) -> None:
+        """Give the hub what may travel now, and wait."""
+        self.uploads.put_events(self.now + 30)
+        self.now += seconds
+
+
 def test_event_files_of_tensorboard_are_on_the_hub_before_the_end(hub: RunHub, tmp_path: Path) -> None:
     """Each as it grows, but for what is too large; other files, links and pipes travel at the end, or never."""
     script = """cd "$BEDPLATE_OUTPUT"; mkdir a; n=events.out.tfevents.1; mkfifo $n.pipe; ln -s /etc/passwd $n.link
@@ -441,6 +461,51 @@ def test_event_files_of_tensorboard_are_on_the_hub_before_the_end(hub: RunHub, t
     assert {path.rpartition("/")[2] for path in hub.files if "/output/" in path} == {
         *("events.out.tfevents.1", "events.out.tfevents.1.large", "model")
     }
+
+
+@pytest.fixture
+def events(hub: RunHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
+    """Yield event files of a run, and the hub that gets them."""
+    connection = Connection(
+        f"https://{HOST}:{hub.server_address[1]}", hub.certificate.read_text(), lambda _: TOKEN, "127.0.0.1"
+    )
+    events = Events(Uploads(connection, tmp_path / "run", ARTIFACTS), tmp_path / "run/output")
+    monkeypatch.setattr(uploads, "time", SimpleNamespace(monotonic=lambda: events.now))
+    yield events
+    connection.close()
+
+
+def test_each_event_file_is_sent_in_its_turn(events: Events, hub: RunHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all grow, and not all may travel at once, those go first that were sent before the others."""
+    monkeypatch.setattr(uploads, "_EVENTS_AT_ONCE", 320)
+    for size in (50, 51):
+        for number in range(8):
+            events.write(f"{number}.tfevents", size)
+        events.put(60)
+
+    sizes = [len(hub.files[f"{ARTIFACTS}/output/{number}.tfevents"]) for number in range(8)]
+    assert sizes == [51, 51, 51, 51, 50, 50, 51, 51]
+
+
+def test_many_bytes_of_event_files_are_followed_by_a_long_pause(events: Events, hub: RunHub) -> None:
+    """Of four seconds for each MiB: the event files of all runs share the hub."""
+    sent = []
+    for size, seconds in ((20 << 20, 79), (21 << 20, 1), (21 << 20, 0)):
+        events.write("a.tfevents", size)
+        events.put(seconds)
+        sent.append(len(hub.files[f"{ARTIFACTS}/output/a.tfevents"]) >> 20)
+
+    assert sent == [20, 20, 21]
+
+
+def test_event_files_wait_while_a_report_is_due(events: Events, hub: RunHub) -> None:
+    """Without it the run counts as lost; they are sent after it."""
+    events.write("a.tfevents", 5)
+    events.uploads.put_events(events.now)
+    before = dict(hub.files)
+    events.put(0)
+
+    assert (before, [*hub.files]) == ({}, [f"{ARTIFACTS}/output/a.tfevents"])
 
 
 @pytest.mark.parametrize(

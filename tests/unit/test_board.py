@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
+from threading import Event as Flag
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +20,11 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter, masked_crc32c
 from werkzeug.test import Client
 
+from bedplate.programs.board import __main__ as program
 from bedplate.programs.board import events
 from bedplate.programs.board.events import RunsPage
 from bedplate.programs.board.trials import StudyPage
+from bedplate.programs.bp.records import find_run
 from bedplate.programs.connection import Connection, HubError
 from tests.testlab.fakes.laptop import HOST
 from tests.testlab.fakes.runs import wait_for
@@ -177,16 +181,22 @@ def test_a_board_compares_several_runs(board: Board) -> None:
     assert board.lines == ["ada-none has no event files yet: programs write them to $BEDPLATE_OUTPUT"]
 
 
-LENGTH = struct.pack("<Q", 1 << 40)
+def promise(length: int) -> bytes:
+    """Return the start of a record that says to be so long."""
+    head = struct.pack("<Q", length)
+    return head + struct.pack("<I", masked_crc32c(head)) + b"x" * 100
 
 
+# Of a file that somebody has written for that: a number that no size can be, and more than all memory.
+CRAFTED = {"number": 1 << 63, "memory": 1 << 62}
 DAMAGED: Mapping[str, tuple[bytes, list[int]]] = {
     "empty": (b"", []),
     "cut": (event_file(range(3))[:-7], [0, 1]),
     "zeros": (b"\0" * 5_000, []),
     "text": (b"a text\n" * 100, []),
     "no-event": (record(b"\xff\xff\xff no event") + event_file(range(3)), [0, 1, 2]),
-    "terabyte": (LENGTH + struct.pack("<I", masked_crc32c(LENGTH)) + b"x" * 100, []),
+    "terabyte": (promise(1 << 40), []),
+    **{name: (promise(length), []) for name, length in CRAFTED.items()},
     "wrong-sum": (event_file(range(3)).replace(b"loss", b"l0ss", 1), []),
 }
 
@@ -206,7 +216,7 @@ def test_a_damaged_event_file_ends_no_board(board: Board) -> None:
     assert steps_of(page, "ada-a") == steps_of(page, "z") == [0, 1]
     found = {name: steps_of(page, name) if tags.get(name) else [] for name in DAMAGED}
     assert found == {name: steps for name, (_, steps) in DAMAGED.items()}
-    assert [line.partition(": ")[0] for line in board.lines if "damaged" in line] == ["no-event"]
+    assert {line.partition(": ")[0] for line in board.lines if "damaged" in line} == {*CRAFTED, "no-event"}
 
 
 def test_what_is_no_regular_file_of_this_person_is_left_out(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,6 +290,76 @@ def test_a_record_that_is_gone_ends_no_board(board: Board) -> None:
     assert [line for line in board.lines if line.startswith("ada-gone: ")]
 
 
+def test_a_record_that_no_hub_writes_ends_no_board(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, and the other runs are there."""
+    board.add("ada-list")
+    board.add("ada-one")
+    board.leave("ada-one", NAME, event_file(range(2)))
+    found = find_run
+
+    def find(hub: Connection, word: str) -> Mapping[str, Any]:
+        return found(hub, {board.runs["ada-one"]: word}[word])
+
+    monkeypatch.setattr(events, "find_run", find)
+
+    assert runs_of(board.open()) == {"ada-one"}
+    assert board.lines == [f"ada-list: {board.runs['ada-list']!r}"]
+
+
+class Page:
+    """A page whose looks fail, and take seconds of a processor."""
+
+    def __init__(self, failure: Exception) -> None:
+        self.pause, self.looks, self._failure = 15.0, 0, failure
+
+    def look(self) -> None:
+        """Work, and fail."""
+        self.looks += 1
+        raise self._failure
+
+
+@pytest.mark.parametrize("failure", [OverflowError("a number"), MemoryError("no memory"), AttributeError("a list")])
+def test_a_look_that_fails_is_not_the_last_one(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it meets; its error is said once."""
+    page, said, pauses = Page(failure), list[str](), list[float]()
+    monkeypatch.setattr(program, "_say", said.append)
+
+    repeat(page, pauses, [0.0] * 6, monkeypatch)
+
+    assert page.looks == 3
+    assert said == [f"error: {failure}; what is shown stays"]
+
+
+def test_a_board_is_idle_for_twenty_times_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have folders of 100,000 files; looks that take nothing have the pause of the page."""
+    pauses = list[float]()
+
+    repeat(Page(OSError("away")), pauses, [0.0, 0.1, 1.0, 3.0, 3.0, 3.0], monkeypatch)
+
+    assert pauses == [15.0, 40.0, 15.0]
+
+
+def repeat(page: Page, pauses: list[float], seconds: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at a page until the seconds of a processor at the starts and ends of looks are used up."""
+    clock = iter(seconds)
+    monkeypatch.setattr(program, "time", SimpleNamespace(sleep=pauses.append, thread_time=lambda: next(clock)))
+    with pytest.raises(StopIteration):
+        program.repeat(page.look, lambda: page.pause, Flag())
+
+
+def test_a_board_of_many_runs_asks_the_hub_for_one_a_second(board: Board) -> None:
+    """As long as they go on: what has ended is looked at once."""
+    for number in range(20):
+        board.add(f"ada-{number:02}")
+    page = board.open()
+    before = page.pause
+    for run in [*board.runs.values()][:12]:
+        board.hub.end_run(run)
+    page.look()
+
+    assert (before, page.pause) == (20.0, 15.0)
+
+
 def test_a_board_is_a_page_on_a_socket(board: Board, tmp_path: Path) -> None:
     """Its program opens no port, and prints no addresses of requests; a stop ends it."""
     board.add("ada-one")
@@ -351,6 +431,18 @@ def test_optuna_dashboard_shows_a_study_by_its_records(board: Board) -> None:
         {key: attribute[key] for key in ("key", "value")} for attribute in trials[0]["user_attrs"]
     ]
     assert [trial["state"] for trial in later][:3] == ["Complete", "Pruned", "Complete"]
+
+
+@pytest.mark.parametrize("wrong", [1 << 70, -(1 << 60)])
+def test_a_time_that_no_clock_has_is_left_out_of_a_study(wrong: int, board: Board) -> None:
+    """Colleagues can change records: the trial has failed then, and the others are there."""
+    runs = [board.hub.add_run(f"ada-lr-{number:04}", **trial_tags(number, 0.01)) for number in range(2)]
+    board.hub.runs[runs[0]]["start_time"] = wrong
+    page = board.study(study_of())
+    study = ask(page, "/api/studies")["study_summaries"]
+    trials = ask(page, f"/api/studies/{study[0]['study_id']}")["trials"]
+
+    assert [trial["state"] for trial in trials] == ["Fail", "Running"]
 
 
 def test_pages_of_a_study_change_nothing(board: Board) -> None:

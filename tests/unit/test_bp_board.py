@@ -83,6 +83,15 @@ def test_a_board_without_its_runs_is_refused(words: list[str], quick: Laptop, hu
     assert not (quick.programs / "given").exists()
 
 
+def test_a_board_runs_in_no_other_session(quick: Laptop, hub: SearchHub) -> None:
+    """It is one: `--in` is no option of it, and a board starts nowhere else than it was asked for."""
+    hub.add_run("ada-one")
+    done = quick.bp("board", "--in", "ada-notes", "ada-one")
+
+    assert (done.returncode, "--in" in done.stderr) == (2, True), done.stderr
+    assert not (quick.programs / "given").exists()
+
+
 def test_runs_of_one_name_are_told_apart(quick: Laptop, hub: SearchHub) -> None:
     """By their ids, as a name that is no name of a folder."""
     runs = [hub.add_run("twin"), hub.add_run("twin"), hub.add_run("../up"), hub.add_run("ada-one")]

@@ -23,7 +23,7 @@ class Sweeps:
     """A volume, and the limits of each sweep."""
 
     def __init__(self, folder: Path, mlflow: FakeRecord) -> None:
-        self.folder, self.mlflow = folder, mlflow
+        self.folder, self.mlflow, self.machines = folder, mlflow, list[str]()
         (folder / "tokens").mkdir()
 
     def add(self, name: str, uid: int = 20001, *, ended: float = 0, hours: float = 1, **tags: str) -> None:
@@ -40,6 +40,7 @@ class Sweeps:
         record = Record(str(self.mlflow.server_address))
         limits = Limits(self.folder, fleet, PEOPLE, now)
         limits.apply(record, [*record.search("attributes.status = 'RUNNING'")])
+        self.machines = [news["machine"] for _, news in limits.news]
         return [f"{person}: {news['text']}" for person, news in limits.news]
 
     def lines(self, name: str) -> Mapping[str, str]:
@@ -186,14 +187,30 @@ def test_an_idle_run_is_stopped_ten_minutes_after_a_warning(sweeps: Sweeps) -> N
 
 
 def test_a_session_warns_by_the_hub(sweeps: Sweeps) -> None:
-    """Its person hears once what its program has seen; only runs that are sessions have such a warning."""
-    warning = "idle for 50 min. It ends in 10 min"
+    """Its person hears once for how long it is idle; only runs that are sessions have such a warning."""
+    warning = "idle for 50 min: no key, request or run, under 5% of a processor. It ends in 10 min, unless it is used"
     sweeps.add("notes", session="jupyter", warning=warning)
     sweeps.add("used", session="ssh", warning="-")
     sweeps.add("run", warning=warning)
 
-    assert sweeps.sweep({}) == [f"ada: the session notes is {warning}"]
+    text = "ada: the session notes is idle for 50 min. It ends in 10 min unless it is used or extended"
+    assert sweeps.sweep({}) == [text]
     assert sweeps.sweep({}, NOW + 60) == []
+
+
+@pytest.mark.parametrize("text", ["log in at evil.example", "idle for ever min. It ends in 1e9 min"])
+def test_no_message_has_the_text_of_a_tag(text: str, sweeps: Sweeps) -> None:
+    """Colleagues can write the tags of a run: only minutes are taken from a warning, and no sentence is a name."""
+    sweeps.add("notes", session="ssh", warning=text)
+    sweeps.add("named", session="ssh", warning=f"idle for 50 min. It ends in 10 min. {text}", id=text)
+    sweeps.add("idle", idle_since=_since(4 * HOUR), id=text, machine=text)
+
+    messages = sweeps.sweep(IDLE_RUNS)
+
+    assert [message.partition(" min")[0] for message in messages if "session" in message] == [
+        "ada: the session named is idle for 50"
+    ]
+    assert text not in str([*messages, *sweeps.machines])
 
 
 def test_an_idle_run_is_only_reported_by_default(sweeps: Sweeps) -> None:

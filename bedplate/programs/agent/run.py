@@ -400,7 +400,7 @@ class Run:
                 self._wake.wait(_UPLOAD)
             self._wake.clear()
             self._uploads.put_logs(0, due)
-            self._uploads.put_events()
+            self._uploads.put_events(due)
             is_late = is_refused or was_away or self._node or not self._pending
             if (time.monotonic() < due and is_late) or self._over.is_set():
                 continue

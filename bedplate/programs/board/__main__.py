@@ -11,10 +11,8 @@ from threading import Event, Thread
 
 from werkzeug.serving import ThreadedWSGIServer
 
-from ..connection import HubError
-
-# Seconds for which the page waits for the first look.
-_FIRST = 10.0
+# Seconds for which the page waits for the first look, and the pause after a look for each second of a processor.
+_FIRST, _REST = 10.0, 20.0
 
 
 def main(folder: Path) -> None:
@@ -29,24 +27,25 @@ def main(folder: Path) -> None:
     # Pages ask all the time, and the output of a run is for everybody.
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     has_looked = Event()
-    Thread(target=_repeat, args=(page.look, page.pause, has_looked), daemon=True).start()
+    Thread(target=repeat, args=(page.look, lambda: page.pause, has_looked), daemon=True).start()
     # TensorBoard's page looks for data when it is opened.
     has_looked.wait(_FIRST)
     ThreadedWSGIServer(f"unix://{os.environ['BEDPLATE_PAGE']}", 0, page.app).serve_forever()
 
 
-def _repeat(look: Callable[[], object], pause: float, has_looked: Event) -> None:
+def repeat(look: Callable[[], object], pause: Callable[[], float], has_looked: Event) -> None:
+    """Look again and again, with pauses that leave the processor to others."""
     said = ""
     while True:
-        former, said = said, ""
+        former, said, began = said, "", time.thread_time()
         try:
             look()
-        except (HubError, OSError, LookupError, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001  such as of a record, which colleagues can write
             said = f"error: {error}; what is shown stays"
         if said not in {"", former}:
             _say(said)
         has_looked.set()
-        time.sleep(pause)
+        time.sleep(max(pause(), _REST * (time.thread_time() - began)))
 
 
 def _say(line: str) -> None:

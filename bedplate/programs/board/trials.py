@@ -58,10 +58,11 @@ class StudyPage:
         return wsgi(storage)
 
     def _trial(self, run: Run, values: Mapping[int, float]) -> FrozenTrial:
-        study = self._settings["study"]
-        kind, cause = outcome(run, study, self._record.now)
-        facts = {"run": run["name"], "outcome": kind, "cause": cause}
+        study, facts = self._settings["study"], {"run": str(run["name"])}
         try:
+            kind, facts["cause"] = outcome(run, study, self._record.now)
+            facts["outcome"] = kind
+            start, end = (datetime.fromtimestamp((run[name] or 0) / 1000) for name in ("start_time", "end_time"))  # noqa: DTZ006  as Optuna
             params = {key: typed(text, self._space[key]) for key, text in params_of(run).items()}
             trial = create_trial(
                 state=_STATES.get(kind, TrialState.FAIL),
@@ -71,9 +72,7 @@ class StudyPage:
                 intermediate_values={**values},
                 user_attrs=facts,
             )
-        except (LookupError, ValueError, OverflowError):
-            # Colleagues can change records.
+        except Exception:  # noqa: BLE001  colleagues can write records
             return create_trial(state=TrialState.FAIL, user_attrs=facts)
-        start, end = (datetime.fromtimestamp((run[name] or 0) / 1000) for name in ("start_time", "end_time"))  # noqa: DTZ006  as Optuna
         trial.datetime_start, trial.datetime_complete = start, None if kind == OPEN else end
         return trial

@@ -16,7 +16,7 @@ from .snapshot import open_shadow
 
 # Options of `bp run` that a board does not have, with their values. It has nothing that a restart could lose.
 _FIXED: "dict[str, Any]" = {"gpus": "0", "nodes": "1", "array": "", "after": "", "launch": "program", "restarts": "3"}
-_FIXED |= {"scratch_ok": True, "priority": "normal", "environment": "", "notify": False}
+_FIXED |= {"scratch_ok": True, "priority": "normal", "environment": "", "notify": False, "in": ""}
 _FIXED.update({name: list[str]() for name in ("param", "env", "secret", "include")})
 _TIME, _MOST, _NAME = "12h", 100, re.compile("[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
 

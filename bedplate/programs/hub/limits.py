@@ -5,6 +5,7 @@ that token whether it is idle.
 """
 
 import json
+import re
 import sys
 import time
 from calendar import timegm
@@ -25,6 +26,9 @@ _WARNED, _BACK, _WHOLE = 600, 7_200, 21_600
 # The share of a budget at which its person gets a message.
 _WARN_AT = 0.9
 _LARGEST, _DIGITS = 1e6, 16
+# What is taken from texts that colleagues can write: names without spaces, and minutes of a session's own warning.
+_WORD = re.compile("[A-Za-z0-9_.-]{1,200}")
+_MINUTES = re.compile("idle for ([0-9]{1,5}) min.* ends in ([0-9]{1,3}) min")
 
 
 def month_of(now: float) -> tuple[str, float]:
@@ -79,9 +83,10 @@ class Limits:
         replace_text(self._volume / IDLE, "".join(idle))
         for run in runs:
             # A session warns and ends by itself.
-            if "session" in run and run.get("warning", "-") != "-":
-                text = f"the session {run.get('id', run['name'])} is {run['warning']}"
-                news = {"run": run["run"], "name": run["name"], "state": "idle", "text": text}
+            if "session" in run and (minutes := _MINUTES.match(str(run.get("warning", "")))):
+                then = f"It ends in {minutes[2]} min unless it is used or extended"
+                text = f"the session {_name_of(run)} is idle for {minutes[1]} min. {then}"
+                news = {"run": run["run"], "name": _name_of(run), "state": "idle", "text": text}
                 self._warn(f"session:{run['run']}", self._person(run["run"]), news)
         state = {"month": self._month, "whole": self._whole, "ended": self._ended, "warned": self._warned}
         replace_text(self._file, json.dumps(state))
@@ -129,10 +134,11 @@ class Limits:
         idle = self._now - float(since) / 1000 if since.isdecimal() and len(since) < _DIGITS else 0.0
         if run.get("state") != "running" or idle < after:
             return ""
-        name = str(run.get("id", run["name"]))
+        name, machine = _name_of(run), str(run.get("machine", ""))
+        machine = machine if _WORD.fullmatch(machine) else ""
         what = f"used no processor and printed nothing for {timedelta(seconds=after)}"
         end = f". It is stopped in {_WARNED // 60} minutes unless it works" if then == "stop" else ""
-        news = {"run": run["run"], "name": name, "machine": str(run.get("machine", "")), "state": "idle"}
+        news = {"run": run["run"], "name": name, "machine": machine, "state": "idle"}
         warned = self._warn(f"idle:{run['run']}", self._person(run["run"]), {**news, "text": f"{name} has {what}{end}"})
         is_due = then == "stop" and self._now - warned >= _WARNED
         return f"{run['run']} {after:.0f} stopped: it has {what}\n" if is_due else ""
@@ -143,6 +149,12 @@ class Limits:
         if key not in self._former:
             self.news.append((person, {"run": "", "machine": "", "cause": "", **news, "time": int(self._now)}))
         return self._warned[key]
+
+
+def _name_of(run: Run) -> str:
+    """Return the name of a run, or its id if somebody has written a text there."""
+    name = str(run.get("id", run["name"]))
+    return name if _WORD.fullmatch(name) else str(run["run"])
 
 
 def stop_cause(stops: Mapping[str, str], idle_runs: Mapping[str, str], run: str, idle: int) -> str:
