@@ -131,8 +131,10 @@ def is_work():
 _WAIT = """
 import sys
 from pathlib import Path
+from threading import Timer
 from bedplate.programs.agent import sockets
 sockets._SILENCE = 0.3
+Timer(1, (Path(sys.argv[1]) / "end.json").touch).start()
 try:
     sockets.start_in(Path(sys.argv[1]), Path(sys.argv[1]))
 except sockets.ProgramError as error:
@@ -235,13 +237,13 @@ session._end(subprocess.Popen("true"))
 def test_a_session_that_waits_is_named_once(tmp_path: Path) -> None:
     """Who waits for it sees why; a session that ends first is an error."""
     (tmp_path / "end").mkdir()
+
     words = (oldest_python(), "-c", _WAIT, str(tmp_path / "end"))
-    with subprocess.Popen(words, env={"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr
-        assert process.stderr.readline() == "waits until the session end has started\n"
-        (tmp_path / "end/end.json").touch()
-        assert process.stderr.read() == "no session end runs here\n"
-    assert process.returncode == 1
+    environment = {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr == "waits until the session end has started\nno session end runs here\n"
 
 
 def test_a_warning_may_be_removed_at_any_time(tmp_path: Path) -> None:
