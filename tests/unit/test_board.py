@@ -322,7 +322,7 @@ class Page:
 def test_a_look_that_fails_is_not_the_last_one(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it meets; its error is said once."""
     page, said, pauses = Page(failure), list[str](), list[float]()
-    monkeypatch.setattr(program, "_say", said.append)
+    monkeypatch.setattr(program, "say", said.append)
 
     repeat(page, pauses, [0.0] * 6, monkeypatch)
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ class Uploads:
         self._hub, self._folder, self._place = hub, folder, place
         self.spools = dict[str, Spool]()
         # The bytes that the hub has of each event file, and when it was last sent.
-        self._events, self._due = dict[str, tuple[int, float]](), 0.0
+        self._events, self._due = defaultdict[str, "tuple[int, float]"](lambda: (0, 0.0)), 0.0
 
     def put_logs(self, patience: float, until: float = float("inf")) -> None:
         """Give the hub what it lacks of the output. What it refuses now, such as on a full disk, it gets later."""
@@ -47,10 +48,10 @@ class Uploads:
         files, room = dict[str, Path](), _EVENTS_AT_ONCE
         self._put_each(files.__setitem__)
         names = [name for name, path in files.items() if _EVENT_FILE in path.name]
-        for name in sorted(names, key=lambda name: self._events.get(name, (0, 0.0))[1]):
+        for name in sorted(names, key=lambda name: self._events[name][1]):
             # A file travels whole, and a few of them must not hold up the reports.
             with suppress(HubError, OSError):
-                size, former = files[name].stat().st_size, self._events.get(name, (0, 0.0))[0]
+                size, former = files[name].stat().st_size, self._events[name][0]
                 if former < size <= room and time.monotonic() < until:
                     room -= size
                     self._events[name] = former, time.monotonic()

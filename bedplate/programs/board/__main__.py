@@ -3,13 +3,14 @@
 import json
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 
 from werkzeug.serving import ThreadedWSGIServer
+
+from ..agent.sockets import say
 
 # Seconds for which the page waits for the first look, and the pause after a look for each second of a processor.
 _FIRST, _REST = 10.0, 20.0
@@ -23,7 +24,7 @@ def main(folder: Path) -> None:
     else:
         from .events import RunsPage as Page  # type: ignore[assignment]  # noqa: PLC0415
     # Not in the folder of the code: a session keeps what changes there.
-    page = Page(facts, os.environ["MLFLOW_TRACKING_TOKEN"], Path(os.environ["BEDPLATE_OUTPUT"]), _say)
+    page = Page(facts, os.environ["MLFLOW_TRACKING_TOKEN"], Path(os.environ["BEDPLATE_OUTPUT"]), say)
     # Pages ask all the time, and the output of a run is for everybody.
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     has_looked = Event()
@@ -43,11 +44,6 @@ def repeat(look: Callable[[], object], pause: Callable[[], float], has_looked: E
         except Exception as error:  # noqa: BLE001  such as of a record, which colleagues can write
             said = f"error: {error}; what is shown stays"
         if said not in {"", former}:
-            _say(said)
+            say(said)
         has_looked.set()
         time.sleep(max(pause(), _REST * (time.thread_time() - began)))
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
