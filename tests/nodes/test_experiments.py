@@ -25,14 +25,14 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-_WHEELS = "/srv/hub/artifacts/wheels"
+_JUPYTER, _WHEELS = ROOT / "bedplate/programs/bp/jupyter.txt", "/srv/hub/artifacts/wheels"
 _NUMBERS = count(time.time_ns() % 1_000_000)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _wheels(runs: WholeRuns) -> None:
     """Put the wheels of bp's own programs on the hub, as its page says."""
-    hub, locks = runs.hub.node, sorted(ROOT.glob("bedplate/programs/*/*.txt"))
+    hub, locks = runs.hub.node, [*sorted(ROOT.glob("bedplate/programs/*/requirements.txt")), _JUPYTER]
     (hub.root / "root/wheels.tar").write_bytes(index_wheels(*locks))
     hub.run(f"install -d {_WHEELS}; tar --extract --directory {_WHEELS} --file /root/wheels.tar", 120)
 

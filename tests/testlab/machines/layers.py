@@ -164,12 +164,17 @@ def index_wheels(*locks: Path) -> bytes:
 
 
 def _download(root: Path, locks: Sequence[Path]) -> None:
-    python = ("--python-version", "3.11", "--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_x86_64")
-    pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", *python)
+    python, platforms = "3.11.2", ("manylinux_2_28_x86_64", "manylinux2014_x86_64")
+    # pip would choose by its own Python.
+    compiled = (Path(sys.executable).with_name("uv"), "pip", "compile", "--quiet", "--no-deps", "--generate-hashes")
+    options = ("--python-version", python, *(word for name in platforms for word in ("--platform", name)))
+    pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", *options)
     # Settings of pip are those of this machine; its proxy is not that of a test run.
     own = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    for lock in locks:
-        call(*pip, "--dest", f"{root}/wheels", "--requirement", str(lock), seconds=_PATIENCE, env=own)
+    for number, lock in enumerate(locks):
+        plain = f"{root}/{number}.txt"
+        call(*map(str, compiled), "--python-version", python, "--output-file", plain, str(lock), env=own)
+        call(*pip, "--dest", f"{root}/wheels", "--requirement", plain, seconds=_PATIENCE, env=own)
     call("tar", "--create", f"--directory={root}/wheels", f"--file={root}/wheels.tar", ".")
 
 
