@@ -29,7 +29,7 @@ from bedplate.spec.base import (
     shrinks,
 )
 from bedplate.spec.groups import Group, Image
-from bedplate.spec.network import Network, Prefix, Region, Vpn
+from bedplate.spec.network import GATEWAYS, Network, Prefix, Region, Vpn
 from bedplate.spec.sites import Site, Store
 from bedplate.spec.text import (
     AccountId,
@@ -232,6 +232,7 @@ class Hub(Spec):
 
 
 _NEXT_RUN = "what `bp run` does, within some minutes; running jobs stay"
+_LIMITS = "what `bp run` does, and which running jobs the hub reports or stops, within some minutes"
 
 
 class IdleJobs(Spec):
@@ -242,13 +243,13 @@ class IdleJobs(Spec):
         validate_default=True,
         title="Idle time",
         description="Time without use of a processor and without output.",
-        json_schema_extra=on_edit(free(_NEXT_RUN)),
+        json_schema_extra=on_edit(free(_LIMITS)),
     )
     then: Literal["report", "stop"] = Field(
         default="report",
         title="Then",
         description="Send its person a message, or also stop it ten minutes later.",
-        json_schema_extra=on_edit(free(_NEXT_RUN)),
+        json_schema_extra=on_edit(free(_LIMITS)),
     )
 
 
@@ -293,19 +294,19 @@ class Jobs(Spec):
         default_factory=dict,
         title="Budgets",
         description="US dollars of a person's jobs in a calendar month (UTC). `bp run` starts nothing beyond it.",
-        json_schema_extra=on_edit(free(_NEXT_RUN)),
+        json_schema_extra=on_edit(free(_LIMITS)),
     )
     enforce: bool = Field(
         default=False,
         title="Enforce budgets",
         description="Stop the jobs of a person whose budget is used up, with time for a checkpoint.",
-        json_schema_extra=on_edit(free(_NEXT_RUN)),
+        json_schema_extra=on_edit(free(_LIMITS)),
     )
     idle: IdleJobs | None = Field(
         default=None,
         title="Idle jobs",
         description="What happens to jobs that neither use a processor nor print. None: nothing.",
-        json_schema_extra=on_edit(free(_NEXT_RUN, *BOTH)),
+        json_schema_extra=on_edit(free(_LIMITS, *BOTH)),
     )
     shares: Table[UserName, Annotated[float, Field(gt=0, le=1000)]] = Field(
         default_factory=dict,
@@ -442,7 +443,7 @@ class Fleet(Spec):
         default=None,
         title="VPN",
         description="VPN gateways for laptops, and tunnels between the fleet's gateways.",
-        json_schema_extra=on_edit(entries("gateways", "gateways and the address pools of laptops")),
+        json_schema_extra=GATEWAYS,
     )
     people: Table[UserName, Person] = Field(
         default_factory=dict,

@@ -10,11 +10,13 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from bedplate.rules import Rule
 from bedplate.spec.base import (
+    ADDED,
     BOTH,
     CHANGED,
     EVERY,
     MOVE_DATA,
     RELEASE,
+    REMOVED,
     Effect,
     Spec,
     entries,
@@ -281,6 +283,9 @@ class Region(Spec):
 
 
 _ANOTHER_GATEWAY = "the old gateway and its address; a new gateway is created"
+_KEPT_KEYS = "gateways and addresses of laptops; in a region, the volume with the gateway's keys is protected"
+_UNPROTECT = "`pulumi state unprotect` the listed resources and run again"
+GATEWAYS = on_edit(free("gateways", ADDED), refused(_KEPT_KEYS, _UNPROTECT, REMOVED))
 
 
 class LaptopGateway(Spec):
@@ -290,14 +295,14 @@ class LaptopGateway(Spec):
         default=None,
         title="Region",
         description="Region of the gateway; instead of `site`.",
-        json_schema_extra=on_edit(replaces(_ANOTHER_GATEWAY, *EVERY)),
+        json_schema_extra=on_edit(refused(_KEPT_KEYS, _UNPROTECT, CHANGED, REMOVED), replaces(_ANOTHER_GATEWAY, ADDED)),
     )
     site: Slug | None = Field(
         default=None,
         title="Site",
         examples=["office"],
         description="Site of the gateway; instead of `region`.",
-        json_schema_extra=on_edit(replaces(_ANOTHER_GATEWAY, *EVERY)),
+        json_schema_extra=on_edit(replaces(_ANOTHER_GATEWAY, CHANGED, REMOVED), refused(_KEPT_KEYS, _UNPROTECT, ADDED)),
     )
 
 
@@ -309,7 +314,9 @@ class Laptops(Spec):
         title="Gateways",
         description="Gateways for laptops. The profile of every user lists all of them.",
         json_schema_extra=on_edit(
-            free("nothing: the order has no meaning", CHANGED), entries("a gateway", "the gateway and its address")
+            free("nothing: the order has no meaning", CHANGED),
+            free("a gateway", ADDED),
+            refused(_KEPT_KEYS, _UNPROTECT, REMOVED),
         ),
     )
     pool: Prefix = Field(
@@ -354,7 +361,7 @@ class Vpn(Spec):
         default=None,
         title="Laptops",
         description="OpenVPN gateways for laptops.",
-        json_schema_extra=on_edit(entries("gateways", "gateways and the address pools of laptops")),
+        json_schema_extra=GATEWAYS,
     )
     tunnels: Tunnels = Field(
         default_factory=Tunnels, title="Tunnels", description="Tunnels between the fleet's own gateways."
