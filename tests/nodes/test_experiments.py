@@ -152,8 +152,8 @@ def test_a_run_in_a_session_starts_at_once(runs: WholeRuns) -> None:
         print(seconds)  # noqa: T201  with the output of a test that has failed, or by -rP
         in_work(runs, "stop", session)
 
-    # The first one opens the connection. To its end, with a shell and a laptop that are processes of a test.
-    assert min(seconds[1:]) < 3, seconds
+    # From Enter to the end of bp, beside other tests.
+    assert min(seconds[1:]) < 10, seconds
     assert runs.wait_for_end(word)["status"] == "KILLED"
 
 

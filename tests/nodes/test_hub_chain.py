@@ -35,7 +35,7 @@ def pages(laptop: Laptop, words: str = "ui", seconds: float = 30) -> Iterator[st
         until(lambda: "/login/" in laptop.node.run("cat /tmp/ui"), seconds, f"bp {words} prints no address")
         yield re.findall(r"http://[0-9.:]+/login/\S+", laptop.node.run("cat /tmp/ui"))[-1]
     finally:
-        laptop.node.run("systemctl kill --signal=INT ui; rm /tmp/ui")
+        laptop.node.run("systemctl kill --signal=INT ui; systemctl stop ui 2>&1 || true; rm /tmp/ui")
 
 
 def open_page(laptop: Laptop, url: str, *words: str) -> tuple[str, str]:
