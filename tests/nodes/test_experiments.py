@@ -113,12 +113,15 @@ def test_boards_show_runs_and_searches(runs: WholeRuns) -> None:
     lines = b64encode(event_file(range(5))).decode()
     grace.write("curve.sh", f'echo {lines} | base64 -d >"$BEDPLATE_OUTPUT/events.out.tfevents.1"\n')
     in_work(runs, "run", "--name", word, "--", "sh", "curve.sh")
+    study = (ROOT / "examples/search/study.ini").read_text().replace("name = spirals", f"name = {word}")
+    grace.write("study.ini", study.replace("trials = 40", "trials = 2").replace("{rate}", "{rate} --points 100"))
+    in_work(runs, "search", "study.ini", seconds=300)
     name = runs.name_of(word)
 
     found = dict[str, str]()
     pages_of = {
         "run": (f"board {name} --name tb{word}", "data/plugin/scalars/scalars_multirun"),
-        "study": (f"board --search spirals --name od{word}", "api/studies/0"),
+        "study": (f"board --search {word} --name od{word}", "api/studies/0"),
     }
     for kind, (words, path) in pages_of.items():
         with pages(grace, words, 300) as address:
@@ -131,7 +134,7 @@ def test_boards_show_runs_and_searches(runs: WholeRuns) -> None:
         in_work(runs, "stop", runs.name_of(board))
 
     assert [row[1] for row in json.loads(found["run"])[name]] == [*range(5)], found["run"]
-    assert len(json.loads(found["study"])["trials"]) == 40
+    assert len(json.loads(found["study"])["trials"]) == 2
 
 
 def test_a_run_in_a_session_starts_at_once(runs: WholeRuns) -> None:
