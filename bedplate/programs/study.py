@@ -165,12 +165,6 @@ def grid_size(text: str) -> int:
     return int((high - low) / step + 1e-9) + 1
 
 
-def is_trial(run: Mapping[str, Any], study: str) -> bool:
-    """Return whether a record has the name and the id of a trial of a study: colleagues can write others."""
-    pattern = re.compile(f"{re.escape(study)}-[0-9]{{4}}")
-    return all(pattern.fullmatch(str(name)) for name in (run["name"], run["tags"].get(f"{_TAG}id", "")))
-
-
 def command_of(command: Sequence[str], params: Mapping[str, str]) -> Sequence[str]:
     """Return the words of a command with the values of a trial for the names in braces."""
 

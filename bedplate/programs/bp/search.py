@@ -15,11 +15,11 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from .. import study as studies
-from ..study import CHANGEABLE, LISTS, STOP, Settings, StudyError, is_trial
+from ..study import CHANGEABLE, LISTS, STOP, Settings, StudyError
 from .environments import choose_environment, environment_line, former_environment
 from .hub import HELD, WRONG, BpError, Hub, say
 from .places import Place
-from .records import find_run, has_run_ended, moment, table, tagged_runs
+from .records import find_run, has_run_ended, moment, table, tagged_runs, trials_of
 from .run import Code, code_of, read_options, run_tags, set_place, start_code
 from .run import add_options as add_options_of_run
 from .runs import own_id, pack_paths, snapshot_of, stop_run
@@ -75,7 +75,7 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
     except StudyError as error:
         raise BpError("; ".join(f"{file}: {fault}" for fault in error.args), "", WRONG) from None
     name, trial, fleet = f"{hub.settings.person}-{settings['study']['name']}", _trial_options(settings), hub.fleet()
-    drivers, trials = tagged_runs(hub, search=name), _trials_of(hub, name)
+    drivers, trials = tagged_runs(hub, search=name), trials_of(hub, name)
     _check_former(name, settings, drivers)
     document = read_options(trial, shlex.split(settings["run"]["command"]))
     if drivers and drivers[0]["tags"].get("bedplate.machine") in fleet["machines"]:
@@ -314,14 +314,8 @@ def _runs_of(hub: Hub, word: str) -> "tuple[Sequence[Run], Sequence[Run]]":
     """Return the drivers of a study, the newest first, and its trials. Raises BpError if there are none."""
     for name in (f"{hub.settings.person}-{word}", word):
         if drivers := tagged_runs(hub, search=name):
-            return drivers, _trials_of(hub, name)
+            return drivers, trials_of(hub, name)
     raise BpError(f"no study is named {word}", "`bp runs --text search` lists the newest drivers", WRONG)
-
-
-def _trials_of(hub: Hub, name: str) -> Sequence[Run]:
-    """Return the trials of a study in their order."""
-    trials = [run for run in tagged_runs(hub, study=name) if is_trial(run, name)]
-    return sorted(trials, key=lambda run: str(run["name"]))
 
 
 def _stop(hub: Hub, word: str) -> int:

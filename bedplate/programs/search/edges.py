@@ -17,7 +17,7 @@ from ..bp.places import Place
 from ..bp.pods import NotRunningError, Record, is_over, never_ran, stop_pods, wait_reason
 from ..connection import PATIENCE, Connection
 from ..program import run as run_program
-from ..study import command_of, is_trial
+from ..study import command_of
 
 Run = Mapping[str, Any]
 Params = Mapping[str, str]
@@ -61,8 +61,7 @@ class StudyRecord:
 
     def all(self) -> Sequence[Run]:
         """Return all trials in their order."""
-        runs = [run for run in records.tagged_runs(self._hub, study=self._name) if is_trial(run, self._name)]
-        return sorted(runs, key=lambda run: str(run["name"]))
+        return records.trials_of(self._hub, self._name)
 
     def look(self, known: Mapping[int, Run]) -> Mapping[int, Run]:
         """Return the newest records of these trials."""
