@@ -12,13 +12,9 @@ from ..program import run, write_text
 from .sockets import say
 
 _OPTIONS = (
-    *(
-        "--no-browser",
-        "--allow-root",
-        "--ServerApp.sock_mode=0600",
-        "--IdentityProvider.token=",
-        "--ServerApp.root_dir=.",
-    ),
+    *("--no-browser", "--allow-root", "--ServerApp.root_dir=."),
+    # Only this account enters the folder of the socket.
+    *("--ServerApp.sock_mode=0600", "--IdentityProvider.token="),
     # Whoever reaches a port of a kernel reads its output.
     *("--KernelManager.transport=ipc", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
     "--LabApp.extension_manager=readonly",

@@ -23,11 +23,6 @@ _MOST = 2 << 30
 class RunsPage:
     """TensorBoard, with a folder of event files for each run; `app` serves it, and `look` brings it up to date."""
 
-    @property
-    def pause(self) -> float:
-        """Seconds between two looks, each of which asks the hub for all runs that go on."""
-        return max(15.0, len(self._left))
-
     def __init__(self, facts: Mapping[str, Any], token: str, output: Path, say: Callable[[str], object]) -> None:
         self._hub = Connection(facts["hub"], facts["certificate"], lambda _: token, facts["address"])
         self._folder, self._say = output.with_name("events"), say
@@ -41,6 +36,11 @@ class RunsPage:
         self._runs = source.deprecated_multiplexer
         more = source.data_provider, board.assets_zip_provider, self._runs
         self.app = TensorBoardWSGIApp(board.flags, board.plugin_loaders, *more)
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two looks, each of which asks the hub for all runs that go on."""
+        return max(15.0, len(self._left))
 
     def look(self) -> None:
         """Look for event files of all runs, and read what is new in them."""

@@ -69,15 +69,12 @@ def act_on_session(hub: Hub, options: argparse.Namespace) -> int:
     name, place, kind = _way(hub, options.run)
     if options.verb == "open":
         return _open(hub, place, name)
-    word = SSH if options.verb == "connect" else EXTEND
-    if options.verb == "connect" and kind != SSH:
-        raise BpError(f"{name} was not started for ssh", "start one by `bp session start --ssh`", WRONG)
     if options.verb == "connect":
-        command = (*agent_command(hub, place), "connect", name, word)
+        if kind != SSH:
+            raise BpError(f"{name} was not started for ssh", "start one by `bp session start --ssh`", WRONG)
+        command = (*agent_command(hub, place), "connect", name, SSH)
         os.execvp(command[0], command)  # noqa: S606  without a shell
-    _, status = Agent(hub, place, "connect", name, word).call()
-    say(*([] if status else [f"{name} is extended"]))
-    return status
+    return _extend(hub, place, name)
 
 
 def _session(hub: Hub, word: str) -> "tuple[Mapping[str, Any], str]":
@@ -226,14 +223,20 @@ def _begin(hub: Hub, key: "Path | None", document: Mapping[str, Any], *, is_foll
     else:
         Thread(target=_show, args=(hub, Page(hub, place, name)), daemon=True).start()
     if is_followed and sys.stdin.isatty():
-        Thread(target=_extend, args=(hub, place, name), daemon=True).start()
+        Thread(target=_extend_by_lines, args=(hub, place, name), daemon=True).start()
 
 
-def _extend(hub: Hub, place: str, name: str) -> None:
+def _extend_by_lines(hub: Hub, place: str, name: str) -> None:
     for _ in sys.stdin:
         with suppress(BpError):
-            Agent(hub, place, "connect", name, EXTEND).call()
-            say(f"{name} is extended")
+            _extend(hub, place, name)
+
+
+def _extend(hub: Hub, place: str, name: str) -> int:
+    """Put off the end of an idle session; return the exit code, whose message is that of the agent."""
+    _, status = Agent(hub, place, "connect", name, EXTEND).call()
+    say(*([] if status else [f"{name} is extended"]))
+    return status
 
 
 class Page:
