@@ -95,9 +95,17 @@ def fleet(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     return write
 
 
-def push(file: Path) -> int:
-    """Push the image `base`; return the exit status."""
-    return run(["image", "container", "push", "base", "--fleet", str(file)])
+def push(file: Path, recipe: str = "base") -> int:
+    """Push an image; return the exit status."""
+    return run(["image", "container", "push", recipe, "--fleet", str(file)])
+
+
+def pulled(built: BuiltImage, host: str, file: Path, containerd: Containerd) -> str:
+    """Push an image to a registry, and return its name after containerd has pulled it from there."""
+    assert push(file, built.name) == 0
+    image = f"{host}/lab/{built.name}@{built.digest}"
+    containerd.ctr("images", "pull", "--plain-http", image)
+    return image
 
 
 def test_a_second_build_has_the_same_digest(base: BuiltImage, tmp_path: Path) -> None:
@@ -144,9 +152,7 @@ def test_mpi_starts_ranks(cache: Path, fleet: Callable[[str], Path], containerd:
     """mpi4py is that of the Open MPI in the image."""
     built = built_here("mpi", cache / f"mpi-{arch_here()}")
     with registry(tmp_path / "registry") as host:
-        assert run(["image", "container", "push", "mpi", "--fleet", str(fleet(host))]) == 0
-        image = f"{host}/lab/mpi@{built.digest}"
-        containerd.ctr("images", "pull", "--plain-http", image)
+        image = pulled(built, host, fleet(host), containerd)
     ranks = "from mpi4py import MPI; print(MPI.COMM_WORLD.allreduce(1))"
     script = f"mpirun --allow-run-as-root --oversubscribe -n 2 python -c '{ranks}'"
     assert containerd.shell(image, script).split() == ["2", "2"]
@@ -164,9 +170,7 @@ def test_torch_has_the_wheels_of_its_lock_and_their_programs(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     built = built_here("torch", cache / f"torch-{arch_here()}")
     with registry(tmp_path / "registry") as host:
-        assert run(["image", "container", "push", "torch", "--fleet", str(fleet(host))]) == 0
-        image = f"{host}/lab/torch@{built.digest}"
-        containerd.ctr("images", "pull", "--plain-http", image)
+        image = pulled(built, host, fleet(host), containerd)
 
     script = "torch; head -n 1 /usr/local/bin/torch; gcc --version; python -c 'import torch; print(torch.__file__)'"
     lines = containerd.shell(image, script).splitlines()

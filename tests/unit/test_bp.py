@@ -11,12 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from email.message import Message
 from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import parse_qsl
 
 import pytest
@@ -593,6 +593,18 @@ class Browser:
         assert answer.status == 200
         self.cookie = answer.headers["Set-Cookie"].partition(";")[0]
 
+    @contextmanager
+    def web_socket(self, path: str) -> Iterator[tuple[socket.socket, BinaryIO]]:
+        """Yield an open WebSocket, and what comes from it."""
+        host, port = self.host.split(":")
+        head = f"GET {path} HTTP/1.1\r\nHost: {self.host}\r\nCookie: {self.cookie}\r\n"
+        with socket.create_connection((host, int(port)), 20) as client, client.makefile("rb") as answers:
+            client.sendall(f"{head}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode())
+            assert b" 101 " in answers.readline()
+            while answers.readline() != b"\r\n":
+                pass
+            yield client, answers
+
 
 @pytest.fixture
 def browser(laptop: Laptop, hub: FakeHub) -> Iterator[Browser]:
@@ -757,14 +769,7 @@ def test_one_of_many_browsers_at_the_same_time_gets_the_cookie(browser: Browser)
 def test_a_web_socket_passes(browser: Browser, hub: FakeHub) -> None:
     """Bytes of both sides, in any order and size."""
     browser.log_in()
-    host, port = browser.host.split(":")
-    head = f"GET /ajax-api/live HTTP/1.1\r\nHost: {browser.host}\r\nCookie: {browser.cookie}\r\n"
-    with socket.create_connection((host, int(port)), 20) as client, client.makefile("rb") as answers:
-        client.sendall(f"{head}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode())
-        assert b" 101 " in answers.readline()
-        while answers.readline() != b"\r\n":
-            pass
-
+    with browser.web_socket("/ajax-api/live") as (client, answers):
         for data in (b"one", b"two" * 100_000, b"three"):
             client.sendall(data)
 

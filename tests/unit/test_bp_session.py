@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -145,13 +144,7 @@ def test_the_page_of_a_session_is_shown(browser: Browser) -> None:
 def test_a_web_socket_and_a_large_body_pass(browser: Browser) -> None:
     """Bytes of both sides at the same time as other requests, over one connection of ssh."""
     browser.log_in()
-    host, port = browser.host.split(":")
-    head = f"GET /live HTTP/1.1\r\nHost: {browser.host}\r\nCookie: {browser.cookie}\r\n"
-    with socket.create_connection((host, int(port)), 20) as client, client.makefile("rb") as answers:
-        client.sendall(f"{head}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode())
-        assert b" 101 " in answers.readline()
-        while answers.readline() != b"\r\n":
-            pass
+    with browser.web_socket("/live") as (client, answers):
         for data in (b"one", b"two" * 100_000):
             client.sendall(data)
             body = "x" * (8 << 20)
