@@ -7,7 +7,7 @@ from typing import ClassVar
 from pyinfra.operations import server
 
 from bedplate.plan.fleet import Account
-from roles.base import Changes, Disruption, ManagedFile, Role, changed, file_text, program_files, unit_files
+from roles.base import LIBRARY, Changes, Disruption, ManagedFile, Role, changed, file_text, program_files, unit_files
 from roles.people.accounts import LINGER
 from roles.system import install_packages, start_units
 
@@ -52,7 +52,10 @@ class Jobs(Role):
             yield f"e /scratch/{person.name}/runs - - - 30d\n"
 
     def activate(self, changes: Changes) -> None:
-        """Create the folders; the files of leases as soon as the driver answers."""
+        """Compile the programs, which each run starts; create the folders, and the leases once the driver answers."""
+        # Programs write no bytecode themselves. Sources are compared: an old one is not run.
+        compile_all = f"python3 -m compileall -q --invalidation-mode checked-hash {LIBRARY}/agent {LIBRARY}/gpus"
+        server.shell(name="Compile the programs of runs", commands=[compile_all], _if=changed(changes))
         create = f"systemd-tmpfiles --create {TMPFILES}"
         server.shell(name="Create the folders of runs", commands=[create], _if=changed(changes, TMPFILES))
         if self.has_gpus:

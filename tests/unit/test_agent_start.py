@@ -35,7 +35,7 @@ sys.exit(main(sys.argv[2:], base / "scratch", base / "cache"))
 """
 # What systemd does with a unit: its words are a file, its state another; after the process, ExecStopPost.
 _SYSTEMD = f"""#!{sys.executable} -ISB
-import os, signal, subprocess, sys, time
+import os, signal, sys, time
 from pathlib import Path
 base, agent = Path({{base!r}}), {{agent!r}}
 units = base / "units"
@@ -54,6 +54,7 @@ if Path(sys.argv[0]).name == "systemctl":
             # While ExecStopPost runs, systemd takes a stop, too.
             pass
     sys.exit()
+import subprocess
 words = sys.argv[1:]
 name = next(word[7:] for word in words if word.startswith("--unit="))
 (base / "words").write_text("\\n".join(words))

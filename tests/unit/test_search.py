@@ -3,9 +3,12 @@
 import json
 import runpy
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -334,6 +337,31 @@ def test_the_lock_of_the_driver_is_that_of_the_tests() -> None:
     locked = {*Path("requirements.lock").read_text().splitlines()}
 
     assert {line for line in own if "==" in line} <= locked
+
+
+def test_a_start_that_takes_long_delays_no_stop_of_another_trial() -> None:
+    """The search looks while trials start and stop; its end waits for both, so that no trial is left."""
+    gate, world = Event(), World(study_of("pruner = none", 8))
+    start = world.start
+
+    def slow(run: Mapping[str, Any], params: Mapping[str, str], seconds: float) -> str:
+        assert run["name"] != "ada-lr-0003" or gate.wait(20)
+        return start(run, params, seconds)
+
+    world.start = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor() as pool:
+        driver = world.driver(lambda: pool)
+        driver.start()
+        while len(world.runs) < 8:
+            assert driver.step()
+            world.pass_time(100)
+
+        assert "ada-lr-0003" not in world.starts
+        gate.set()
+        driver.stop("stopped")
+
+    world.pass_time(10)
+    assert not [run["name"] for run in world.runs if run["end_time"] is None]
 
 
 @pytest.mark.nightly

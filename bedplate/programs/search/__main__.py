@@ -5,7 +5,9 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -20,6 +22,8 @@ _SHARE, _PAUSE, _LONGEST_PAUSE = 0.02, 2.0, 30.0
 # Seconds between two lines, and when the last one was printed.
 _SIGN, _said = 600.0, [0.0]
 _FAILED, _STOPPED = 1, 143
+# Starts of trials at once, and stops.
+_AT_ONCE = 4
 
 
 def main(folder: Path) -> int:
@@ -31,7 +35,7 @@ def main(folder: Path) -> int:
     os.environ["PATH"] = os.pathsep.join(path for path in os.environ["PATH"].split(os.pathsep) if path != own)
     hub = StudyHub(facts["document"], os.environ["STUDY_TOKEN"])
     machine = (StudyCluster if "place" in facts else StudyMachine)(hub, facts)
-    driver = Driver(facts, StudyRecord(hub, facts), machine, _say)
+    driver = Driver(facts, StudyRecord(hub, facts), machine, partial(ThreadPoolExecutor, _AT_ONCE), _say)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The state is the record, and what follows is the checkpoint for the agent.
     if "BEDPLATE_RESUME" in os.environ:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, wait
 from typing import Any
 
 from ..study import FAILED, OPEN, PRUNE, STOP, STOPPED, best_of, outcome, used_hours, value_of
@@ -11,14 +11,18 @@ from .optimizer import Optimizer
 
 # Seconds that a trial may go on once it is stopped, or until the next look; and those that are too few for a new one.
 _GRACE, _LEAST = 60.0, 120.0
-_AT_ONCE = 8
 
 
 class Driver:
     """A search. `start` takes up what the record has; each `step` after that returns whether the search goes on."""
 
     def __init__(
-        self, facts: Mapping[str, Any], record: StudyRecord, machine: StudyMachine, say: Callable[[str], object]
+        self,
+        facts: Mapping[str, Any],
+        record: StudyRecord,
+        machine: StudyMachine,
+        pool: Callable[[], Executor],
+        say: Callable[[str], object],
     ) -> None:
         name, settings, trial = facts["name"], facts["settings"], facts["document"]
         self._study, self._seconds, nodes = settings["study"], float(trial["for"]), int(trial["nodes"])
@@ -29,6 +33,9 @@ class Driver:
         rates = {"GPU-h": float(trial["gpus"]), "USD": float(facts["tags"]["price"] or 0)}
         self._budget, self._unit, self._rate = float(budget or "inf"), unit, nodes * rates.get(unit, 0.0)
         self._runs, self._open, self._unstarted = list[Run](), dict[int, Run](), dict[int, Run]()
+        # Starts and stops that go on, while the search looks at the other trials. No stop waits behind a start.
+        self._starters, self._stoppers = pool(), pool()
+        self._starts, self._stops = dict[int, Future[str]](), dict[int, Future[str]]()
         self._reported, self._stopping, self._failures = dict[int, int](), set[int](), list[str]()
         self._reasons, self._errors = dict[int, str](), dict[int, str]()
         self._final, self.cause, self.ended = "", "", 0
@@ -52,7 +59,10 @@ class Driver:
 
     def step(self) -> bool:
         """Look at all trials that go on, stop some, and start others; return whether the search goes on."""
-        self._machine.check(self._open[number] for number in self._open.keys() - self._unstarted.keys())
+        self._take_starts()
+        self._machine.check(
+            self._open[number] for number in self._open.keys() - self._unstarted.keys() - self._starts.keys()
+        )
         newest = self._record.look(self._open)
         values = self._record.values([*newest.values()])
         for number, run in newest.items():
@@ -71,24 +81,24 @@ class Driver:
         return bool(self._open)
 
     def stop(self, reason: str) -> None:
-        """Stop all trials that go on."""
+        """Stop all trials that go on, and wait until that is done."""
+        wait(self._starts.values())
+        self._take_starts()
         self._stop(dict.fromkeys(self._open, reason))
+        wait(self._stops.values())
+        self._stop({})
 
     def _stop(self, reasons: Mapping[int, str]) -> None:
-        """Stop trials, each for a reason. What fails, or is interrupted, is left for the next call."""
-
-        def stop(number: int) -> str:
-            error = self._machine.stop(self._open[number], reasons[number])
-            # Here, as a signal interrupts the wait for all.
-            self._stopping.update(() if error else {number})
-            return error
-
+        """Begin to stop trials, each for a reason. What has failed is left for the next call."""
+        for number in [number for number, stop in self._stops.items() if stop.done()]:
+            error = self._stops.pop(number).result()
+            self._stopping -= {number} if error else set()
+            self._note(number, error)
         # One whose program has ended has nothing to stop.
         going = {number for number, run in self._open.items() if run["end_time"] is None}
-        numbers = sorted(reasons.keys() & going - self._stopping)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for number, error in zip(numbers, pool.map(stop, numbers), strict=True):
-                self._note(number, error)
+        for number in sorted(reasons.keys() & going - self._stopping - self._starts.keys()):
+            self._stopping.add(number)
+            self._stops[number] = self._stoppers.submit(self._machine.stop, self._open[number], reasons[number])
 
     def _note(self, number: int, error: str) -> None:
         """Print why a trial is not stopped or started, once."""
@@ -144,7 +154,7 @@ class Driver:
         if spent + len(running) * self._rate * _GRACE / 3_600 >= self._budget:
             used = f"{spent:.2f} {self._unit}"
             self._final = self._final or f"the budget of {self._study['budget']} is used up, with {used}"
-            self.stop(f"{STOP}: {self._final}")
+            self._stop(dict.fromkeys(self._open, f"{STOP}: {self._final}"))
         elif len(self._failures) >= int(self._study["failures"]):
             last = f"the last one: {self._failures[-1]}"
             self._final = self._final or f"{len(self._failures)} trials in a row have failed, {last}"
@@ -162,18 +172,22 @@ class Driver:
         return used_hours(self._runs, self._record.now) * self._rate
 
     def _launch(self, runs: Mapping[int, Run]) -> None:
-        """Start trials; one that cannot start has failed, or waits for the next look."""
+        """Begin to start trials."""
         left = (self._budget - self._spent()) * 3_600 / self._rate if self._rate else self._seconds
         seconds = max(min(self._seconds, left), _LEAST)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            starts = pool.map(lambda run: self._machine.start(run, params_of(run), seconds), runs.values())
-            errors = dict(zip(runs, starts, strict=True))
-        self._unstarted = {number: runs[number] for number, error in errors.items() if FULL in error}
-        for number, error in errors.items():
-            if number in self._unstarted:
+        self._unstarted = {}
+        for number, run in runs.items():
+            self._starts[number] = self._starters.submit(self._machine.start, run, params_of(run), seconds)
+
+    def _take_starts(self) -> None:
+        """Take the starts that are done: a trial that cannot start has failed, or waits for the next look."""
+        for number in [number for number, start in self._starts.items() if start.done()]:
+            error = self._starts.pop(number).result()
+            if FULL in error:
+                self._unstarted[number] = self._runs[number]
                 self._note(number, error)
             elif error:
-                self._record.end(runs[number], f"it did not start: {error}")
+                self._record.end(self._runs[number], f"it did not start: {error}")
 
     def _line(self, run: Run) -> str:
         words = " ".join(f"{name}={value}" for name, value in params_of(run).items())

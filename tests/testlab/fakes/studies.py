@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -46,6 +47,16 @@ def study_of(more: str = "", trials: int = 12) -> Settings:
     return read_study(FILE.format(more=more, trials=trials))
 
 
+class _InTurn(Executor):
+    """A pool that does what it is given before it returns."""
+
+    def submit(self, function: Callable[..., Any], /, *words: Any, **options: Any) -> Future[Any]:  # noqa: ANN401
+        """Call a function."""
+        future = Future[Any]()
+        future.set_result(function(*words, **options))
+        return future
+
+
 @dataclass
 class World:
     """The hub and the machine: trials take a step of a curve in ten seconds, up to nine, and then end.
@@ -75,12 +86,12 @@ class World:
         if self._random.random() < self.faults:
             raise KilledError
 
-    def driver(self) -> Driver:
-        """Return a new driver."""
+    def driver(self, pool: Callable[[], Executor] | None = None) -> Driver:
+        """Return a new driver; without pools, each start and stop is done when it is asked for."""
         facts: dict[str, Any] = {"name": "ada-lr", "settings": self.settings, "parallel": 4}
         facts["document"] = {"gpus": 1, "nodes": 1, "for": self.seconds}
         facts["tags"] = {"price": self.price}
-        return Driver(facts, self, self, self.lines.append)  # type: ignore[arg-type]
+        return Driver(facts, self, self, pool or _InTurn, self.lines.append)  # type: ignore[arg-type]
 
     def search(self, most: int = 2_000) -> Driver:
         """Drive the search to its end, as often as the driver is killed."""
