@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import records
-from .hub import MISSING, PARTLY, BpError, Hub, PrintedError, answer_lines, load_settings, printable
+from .hub import MISSING, PARTLY, WRONG, BpError, Hub, PrintedError, answer_lines, load_settings, printable
 
 _STARTS = {"run", "again"}
 # What `again` takes from the record.
@@ -91,8 +92,8 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     for command, count in ((diff, None), (compare, "+")):
         command.add_argument("other", metavar="OTHER", nargs=count, help="name or id of another run")
     ui = commands.add_parser("ui", help="show the pages of the hub in a browser until Ctrl-C", allow_abbrev=False)
-    ui.add_argument("service", nargs="?", choices=["mlflow", "session"], default="mlflow")
-    ui.add_argument("run", metavar="NAME", nargs="?", help="of a session")
+    ui.add_argument("service", nargs="?", choices=["mlflow", "session", "grafana"], default="mlflow")
+    ui.add_argument("run", metavar="NAME", nargs="?", help="of a session, or of a dashboard of Grafana")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
     queue = commands.add_parser("queue", help="show which runs wait in the cluster, and why", allow_abbrev=False)
     for name, text in (
@@ -161,7 +162,7 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
     if options.command == "ui" and options.service == "session" and options.run:
         options.command, options.verb = "session", "open"
     if options.command == "ui":
-        return _serve(hub)
+        return _serve(hub, _page_of(options.service, options.run or ""))
     if options.command == "compare" and options.page:
         return _serve(hub, records.comparison_page(_compared(hub, options)))
     if options.command == "session" and options.verb != "list":
@@ -233,6 +234,15 @@ def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[st
 
 def _compared(hub: Hub, options: argparse.Namespace) -> "Sequence[Mapping[str, Any]]":
     return [records.find_run(hub, word) for word in (options.run, *options.other)]
+
+
+def _page_of(service: str, name: str) -> str:
+    """Return the path of the first page of a service, or of a dashboard."""
+    if not re.fullmatch("[a-z0-9-]{0,40}", name) or (name and service != "grafana"):
+        raise BpError(f"{service} has no page {name}", "`bp ui grafana` lists the dashboards", WRONG)
+    from .proxy import GRAFANA  # noqa: PLC0415  as above
+
+    return "/" if service != "grafana" else f"{GRAFANA}d/{name}" if name else GRAFANA
 
 
 def _serve(hub: Hub, page: str = "/") -> int:

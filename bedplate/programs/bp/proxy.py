@@ -17,6 +17,8 @@ from .hub import BpError, Hub, say, write
 
 # What MLflow's pages ask for. The hub's own requests, such as those for tokens, are for no page.
 _PATHS = re.compile(r"/(?:|static-files/.*|ajax-api/.*|get-artifact|graphql|version)")
+GRAFANA = "/grafana/"
+"""Where the pages of Grafana begin: a proxy shows these, or those of MLflow."""
 _METHODS = {"GET", "HEAD", "POST"}
 _LOGIN, _COOKIE, _PART = "/login/", "bp-", 1 << 16
 # Seconds: the hub gives up after 120.
@@ -41,7 +43,7 @@ class Proxy(ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Requests)
         port, secret = self.server_address[1], secrets.token_urlsafe(32)
         self.hub, self.host, self.secrets, self.path = hub, f"127.0.0.1:{port}", [secret], path
-        self.page = page
+        self.page, self.paths = page, re.compile(f"{GRAFANA}.*") if path.startswith(GRAFANA) else _PATHS
         # By port: browsers send the cookies of all ports.
         self.cookie = f"{_COOKIE}{port}={secrets.token_urlsafe(32)}"
         self.address = f"http://{self.host}{_LOGIN}{secret}"
@@ -70,9 +72,9 @@ class _Requests(BaseHTTPRequestHandler):
         elif headers.get("Origin", own) != own or headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             self._respond(403, "the request comes from a page of another address")
         elif not self.server.page and self.command not in _METHODS:
-            self._respond(501, "no page of MLflow needs this method")
-        elif not self.server.page and not _PATHS.fullmatch(path):
-            self._respond(404, "bp ui shows MLflow's pages only")
+            self._respond(501, "no page of the hub needs this method")
+        elif not self.server.page and not self.server.paths.fullmatch(path):
+            self._respond(404, "this is no page of what bp ui shows here")
         else:
             self._pass_on()
 
