@@ -235,7 +235,7 @@ def test_a_run_that_is_unknown_or_ambiguous_is_not_shown(laptop: Laptop, hub: Fa
         ["runs", "-n", "5000"],
         ["runs", "--al"],
         ["show"],
-        ["ui", "grafana"],
+        ["ui", "tensorboard"],
         ["loggs"],
         [],
     ],
@@ -615,6 +615,35 @@ def browser(laptop: Laptop, hub: FakeHub) -> Iterator[Browser]:
     browser.process.send_signal(signal.SIGINT)
     output, errors = browser.process.communicate(timeout=20)
     assert (browser.process.returncode, output, errors.count("\n")) == (0, "", 1), errors
+
+
+@pytest.mark.parametrize(("words", "page"), [((), "/grafana/"), (("run",), "/grafana/d/run")])
+def test_the_pages_of_grafana_are_shown_with_the_token_of_the_person(
+    words: tuple[str, ...], page: str, laptop: Laptop, hub: FakeHub
+) -> None:
+    """From its first page or a dashboard on; pages of MLflow, and requests of bp itself, are not among them."""
+    hub.answer("/grafana/api/ds/query", {"results": {}})
+    browser = Browser(laptop, "ui", "grafana", *words)
+    answer = browser.ask(browser.login)
+    browser.cookie = answer.headers["Set-Cookie"].partition(";")[0]
+    found = browser.ask("/grafana/api/ds/query", "POST", b"{}", **{"X-WEBAUTH-USER": "grace"})
+    others = [browser.ask(path).status for path in ("/", "/bedplate/token", "/fleet.json", "/prometheus/api/v1/query")]
+    browser.process.send_signal(signal.SIGINT)
+    browser.process.communicate(timeout=20)
+
+    assert f'url={page}"' in answer.body.decode()
+    assert (found.status, json.loads(found.body)) == (200, {"results": {}})
+    assert hub.requests[-1][1]["Authorization"] == f"Bearer {TOKEN}"
+    assert others == [404] * 4
+
+
+@pytest.mark.parametrize("words", [("grafana", "../bedplate/token"), ("grafana", "D"), ("mlflow", "run")])
+def test_a_page_that_is_none_is_refused(words: tuple[str, ...], laptop: Laptop) -> None:
+    """Before the proxy starts."""
+    done = laptop.bp("ui", *words)
+
+    assert done.returncode == 2
+    assert f"{words[0]} has no page" in done.stderr
 
 
 def test_a_comparison_opens_the_page_of_mlflow(laptop: Laptop) -> None:

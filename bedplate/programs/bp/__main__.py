@@ -31,6 +31,8 @@ _REPEATED = [
     "--scratch-ok",
 ]
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
+# Commands that do more than to print an answer, by the function of their module.
+_ACTIONS = {"session": "act_on_session", "board": "start_board", "search": "act_on_search", "top": "watch_top"}
 _JSON = "one JSON document, for programs"
 
 
@@ -96,6 +98,7 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     ui.add_argument("run", metavar="NAME", nargs="?", help="of a session, or of a dashboard of Grafana")
     doctor = commands.add_parser("doctor", help="check VPN, ssh, key, hub and clock", allow_abbrev=False)
     queue = commands.add_parser("queue", help="show which runs wait in the cluster, and why", allow_abbrev=False)
+    top = commands.add_parser("top", help="show what the GPUs of your runs do, and what is idle", allow_abbrev=False)
     for name, text in (
         ("gpus", "show who has, uses and waits for GPUs"),
         ("search", "search for parameters of runs, with early stops"),
@@ -112,13 +115,14 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
         (runs, "--all", "of everyone"),
         (runs, "--archived", "also those that were archived"),
         (queue, "--all", "of everyone"),
+        (top, "--all", "of everyone"),
         (logs, "-f", "go on until the run ends"),
         (stop, "--now", "without time for its program to end"),
         (again, "--failed", "of an array, elements that failed or never ran"),
         (attach, "--stack", "show where its Python processes are now, by py-spy"),
         (output, "--csv", "a line for each run, for other programs"),
         (output, "--page", "show MLflow's page of these runs, as `bp ui`"),
-        *((part, "--json", _JSON) for part in (runs, show, doctor, gpus, queue, output, files, search)),
+        *((part, "--json", _JSON) for part in (runs, show, doctor, gpus, queue, top, output, files, search)),
     ):
         owner.add_argument(name, action="store_true", help=text)
     _add_options(words[0] if words else "", commands.choices)
@@ -165,21 +169,19 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
         return _serve(hub, _page_of(options.service, options.run or ""))
     if options.command == "compare" and options.page:
         return _serve(hub, records.comparison_page(_compared(hub, options)))
-    if options.command == "session" and options.verb != "list":
-        from .session import act_on_session  # noqa: PLC0415  as above
-
-        return act_on_session(hub, options)
-    if options.command == "board":
-        from .board import start_board  # noqa: PLC0415  as above
-
-        return start_board(hub, options)
-    if options.command == "search" and options.verb not in {"show", "best"}:
-        from .search import act_on_search  # noqa: PLC0415  as above
-
-        return act_on_search(hub, options)
+    if options.command in _ACTIONS and not _shows_once(options):
+        act_on = getattr(import_module(f".{options.command}", __package__), _ACTIONS[options.command])
+        return int(act_on(hub, options))
     document, lines, status = _answer(hub, options)
     _print([json.dumps(document, indent=2)] if options.json else map(printable, lines))
     return status
+
+
+def _shows_once(options: argparse.Namespace) -> bool:
+    """Return whether a command of `_ACTIONS` is to print one answer only."""
+    if options.command == "top":
+        return options.json or not sys.stdout.isatty()
+    return getattr(options, "verb", "") in {"list", "show", "best"}
 
 
 def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[str], int]":
@@ -192,16 +194,8 @@ def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[st
 
         document = results = list(checks(hub))
         lines, status = check_lines(results), 0 if all(result["ok"] for result in results) else MISSING
-    elif options.command == "gpus":
-        from .gpus import gpu_lines, read_gpus  # noqa: PLC0415  as above
-
-        document = answers = read_gpus(hub, options)
-        lines, status = gpu_lines(answers), PARTLY if "error" in {*chain(*answers["machines"].values())} else 0
-    elif options.command == "queue":
-        from .queue import queue_lines, read_queue  # noqa: PLC0415  as above
-
-        document = waiting = read_queue(hub, options.n, is_all=options.all)
-        lines = queue_lines(waiting)
+    elif options.command in {"gpus", "queue", "top"}:
+        document, lines, status = _answer_about_gpus(hub, options)
     elif options.command == "search":
         from .search import read_search  # noqa: PLC0415  as above
 
@@ -230,6 +224,25 @@ def _answer(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[st
         document = runs = records.newest_runs(hub, vars(options), options.n)
         lines = records.run_lines(runs, hub.now)
     return document, lines, status
+
+
+def _answer_about_gpus(hub: Hub, options: argparse.Namespace) -> "tuple[object, Iterable[str], int]":
+    """Return what `gpus`, `queue` or `top` show, as `_answer`."""
+    if options.command == "queue":
+        from .queue import queue_lines, read_queue  # noqa: PLC0415  as above
+
+        waiting = read_queue(hub, options.n, is_all=options.all)
+        return waiting, queue_lines(waiting), 0
+    if options.command == "top":
+        from .top import read_top, top_lines  # noqa: PLC0415  as above
+
+        figures = read_top(hub, is_all=options.all)
+        return figures, top_lines(figures), PARTLY if figures["unknown"] else 0
+    from .gpus import gpu_lines, read_gpus  # noqa: PLC0415  as above
+
+    answers = read_gpus(hub, options)
+    has_error = "error" in {*chain(*answers["machines"].values())}
+    return answers, gpu_lines(answers), PARTLY if has_error else 0
 
 
 def _compared(hub: Hub, options: argparse.Namespace) -> "Sequence[Mapping[str, Any]]":
