@@ -588,6 +588,24 @@ def test_the_login_for_a_token_opens_before_the_run_has_an_id(laptop: Laptop, re
     assert scope == f"run:{record.runs[-1]['info']['run_id']}"
 
 
+@pytest.mark.nightly
+def test_a_login_that_the_hub_has_ended_is_made_again(laptop: Laptop, record: Record) -> None:
+    """The hub waits ten seconds for the id of a run, and a large folder takes longer."""
+    laptop.ssh_answers(SSH.replace("read -r scope;", "scope=$(timeout 9 head -n 1);"))
+    create = record[f"{API}runs/create"]
+
+    def create_late() -> Any:  # noqa: ANN401  an answer
+        time.sleep(10)
+        return create()
+
+    record[f"{API}runs/create"] = create_late
+
+    done = laptop.bp("run", "--", "true")
+
+    assert done.returncode == 3, done.stderr
+    assert len([line for line in laptop.logins if line.endswith("bp-token -")]) == 2
+
+
 def test_ctrl_c_ends_an_upload(laptop: Laptop, record: Record) -> None:
     """At once, with status 130; the run has not started, and its record says so."""
     record.seconds_of_put = 20

@@ -197,6 +197,8 @@ def test_a_run_in_a_session_has_all_of_it(laptop: Laptop, board: Board, record: 
     assert (record.tags["in"], record.tags["price"], record.tags["state"]) == (ID, "0", "ended")
     assert record.tags["machine"] == "titan-03.cellar"
     assert (board.machine.base / "words").read_text() == units
+    # Each takes a login of its own, which a person waits for.
+    assert not [line for line in laptop.logins if line.endswith("bedplate-agent secrets")]
 
 
 @pytest.mark.nightly

@@ -24,6 +24,8 @@ WRONG, MISSING, HELD, PARTLY = 2, 4, 5, 6
 _SSH_TIMEOUT, _COPY_TIMEOUT, _SCHEMA, _AT_ONCE = 60, 5.0, 1, 8
 # Seconds: a token is valid for an hour. A wrong clock of the laptop measures its age as well as a right one.
 _TOKEN_LIFE = 3_300
+# Seconds: the hub waits ten for the scope of a token.
+_LOGIN = 8.0
 _TOKEN = re.compile(r"[0-9]{1,10}\.[0-9]{1,12}\.[a-z0-9:_-]{1,90}\.[A-Za-z0-9_-]{1,90}")
 SSH_OPTIONS = (
     "-T -a -x -o KnownHostsCommand=none -o RemoteCommand=none -o ControlPath=none -o ClearAllForwardings=yes "
@@ -98,6 +100,7 @@ class Hub(Connection):
         self.settings = settings
         self._lock, self._known = Lock(), ""
         self._login: subprocess.Popen[bytes] | None = None
+        self._logged_in = 0.0
         caches = os.environ.get("XDG_CACHE_HOME", "")
         folder = Path(caches) if caches.startswith("/") else Path("~/.cache").expanduser()
         self.folder = folder / "bedplate" / settings.fleet
@@ -168,13 +171,16 @@ class Hub(Connection):
             raise BpError(errors.splitlines()[-1] if errors else f"status {status}")
         return output
 
-    def prepare_token(self) -> None:
-        """Log in for the token of a run, whose id will be known later."""
-        self._login = self._log_in("-")
+    def prepare_token(self) -> "subprocess.Popen[bytes]":
+        """Return the login for the token of a run, whose id will be known later; a new one if it is missing or old."""
+        if self._login is None or time.monotonic() - self._logged_in > _LOGIN:
+            self._login, self._logged_in = self._log_in("-"), time.monotonic()
+        return self._login
 
     def run_token(self, run: str) -> str:
         """Return the token of a run by its id in MLflow."""
-        return self._token_of(self._login or self._log_in("-"), f"run:{run}\n")
+        login, self._login = self.prepare_token(), None
+        return self._token_of(login, f"run:{run}\n")
 
     def study_token(self, study: str) -> str:
         """Return the token of a study by its name."""

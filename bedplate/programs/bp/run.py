@@ -127,6 +127,9 @@ def start_folder(hub: Hub, options: argparse.Namespace, document: dict[str, Any]
         raise BpError("this folder does not exist any more", "change to another folder", WRONG) from None
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
         asked = pool.submit(hub.fleet)
+        if not options.dry_run:
+            # It takes longer than a snapshot. Without a use it ends with bp.
+            hub.prepare_token()
         shadow = stack.enter_context(open_shadow(hub.folder, folder))
         code, include = code_of(hub, shadow, options.include, stack), options.include
         source = choose_environment(hub, options.environment, folder, code.snapshot.left_out, include)

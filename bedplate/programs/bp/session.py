@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -79,7 +80,8 @@ def act_on_session(hub: Hub, options: argparse.Namespace) -> int:
 
 def _session(hub: Hub, word: str) -> "tuple[Mapping[str, Any], str]":
     """Return a session of this person that goes on, and its id. Raises BpError for another run."""
-    run = find_run(hub, word)
+    # By its id the hub finds a run at once.
+    run = find_run(hub, _noted(hub, word).get("run", word))
     name = own_id(hub, run)
     if "bedplate.session" not in run["tags"] or has_run_ended(run):
         raise BpError(f"{name} is no session that goes on", "`bp session list`", WRONG)
@@ -93,20 +95,38 @@ def _way(hub: Hub, word: str) -> tuple[str, str, str]:
     except BpError as error:
         if error.code != MISSING or error.status:
             raise
-        with suppress(OSError, ValueError):
-            place, kind = (hub.folder / "sessions" / Path(word).name).read_text(encoding="utf-8").split()
-            return word, place, kind
+        if noted := _noted(hub, word):
+            return word, noted["place"], noted["kind"]
         raise
     return name, place_of(hub, run), run["tags"]["bedplate.session"]
 
 
+def _noted(hub: Hub, name: str) -> Mapping[str, str]:
+    """Return place, kind and MLflow's id of a session that this laptop has started; nothing for another one."""
+    words: list[str] = []
+    with suppress(OSError, ValueError):
+        words = (hub.folder / "sessions" / Path(name).name).read_text(encoding="utf-8").split()
+    names = ("place", "kind", "run")
+    return dict(zip(names, words)) if len(words) == len(names) else {}
+
+
 def run_in(hub: Hub, options: argparse.Namespace, command: Sequence[str]) -> int:
     """Start a run of this folder in a session, and follow it; return the exit code of its program."""
-    document = {**read_options(options, command), "place": _place_in}
-    return start_folder(hub, options, document, start_code)
+    document = read_options(options, command)
+    with ThreadPoolExecutor() as pool:
+        # While this folder is read.
+        asked = pool.submit(_session, hub, vars(options)["in"])
+        document["place"] = partial(_place_in, asked)
+        return start_folder(hub, options, document, start_code)
 
 
-def _place_in(hub: Hub, options: argparse.Namespace, _: object, document: dict[str, Any]) -> Place:
+def _place_in(
+    asked: "Future[tuple[Mapping[str, Any], str]]",
+    hub: Hub,
+    options: argparse.Namespace,
+    _: object,
+    document: dict[str, Any],
+) -> Place:
     """Return the place of a run in a session, and add to its document what follows from that."""
     values = vars(options)
     wrong = [f"--{name.replace('_', '-')}" for name, value in _OF_PLACES.items() if values[name] != value]
@@ -114,9 +134,10 @@ def _place_in(hub: Hub, options: argparse.Namespace, _: object, document: dict[s
         raise BpError(
             f"a run in a session has no {', '.join(wrong)}", "it has all of the session: leave that out", WRONG
         )
-    run, name = _session(hub, values["in"])
+    run, name = asked.result()
     place = place_of(hub, run)
-    document["secrets"] |= read_secrets(hub, "" if place.startswith(POD) else place, options.secret)
+    if options.secret:
+        document["secrets"] |= read_secrets(hub, "" if place.startswith(POD) else place, options.secret)
     document |= {"in": name, "gpus": int(run["tags"].get("bedplate.gpus", 0)), "grace": _GRACE, "checkpoints": ""}
     document |= {"machine": run["tags"].get("bedplate.machine", ""), "after": "", "predecessor": "", "turns": 1}
     document["for"] = seconds_of(values["for"] or _LONGEST)
@@ -214,7 +235,7 @@ def _begin(hub: Hub, key: "Path | None", document: Mapping[str, Any], *, is_foll
     place, name = document.get("machine") or f"{POD}{document['id']}", str(document["id"])
     note = hub.folder / "sessions" / name
     note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    note.write_text(f"{place} {document['session']}", encoding="utf-8")
+    note.write_text(f"{place} {document['session']} {document['run']}", encoding="utf-8")
     _keep(document["for"], note)
     if key:
         _write_entry(hub, key, name, document["for"])
