@@ -20,6 +20,7 @@ import pytest
 
 from bedplate.nodes.invitation import bp_program
 from bedplate.programs.bp.jobset import agent_of
+from bedplate.programs.hub import limits
 from tests.testlab.chromium import chromium
 from tests.testlab.fakes.laptop import FakeHub, Laptop
 from tests.testlab.fakes.runs import AgentRun, RunHub, wait_for
@@ -418,7 +419,10 @@ def test_an_idle_session_warns_and_ends(idle: Idle) -> None:
     """Its log and the record say before what was seen; the cause is its limit."""
     wait_for((idle.folder / "recorded").exists)
 
-    assert re.search(r"the session is idle for 0 min: no key, request or run, .*It ends in 0 min, unless", idle.log)
+    (warning,) = re.findall("the session is (.*)", idle.log)
+    assert re.match(r"idle for 0 min: no key, request or run, .*It ends in 0 min, unless", warning)
+    # The hub tells its person by these words.
+    assert limits._MINUTES.match(warning)  # noqa: SLF001  the two programs share no module
     assert idle.board.hub.tags["cause"] == "stopped by its limit: a session that is idle for 0 min"
     assert idle.board.hub.statuses[-1] == "KILLED"
 
