@@ -21,6 +21,7 @@ from roles.control.role import Control
 from roles.efa.role import Efa
 from roles.frameworks.role import Frameworks, has_frameworks
 from roles.gate.role import Gate, expectations
+from roles.grafana.role import Grafana
 from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.hub.role import hub_role
@@ -33,6 +34,7 @@ from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
 from roles.people.role import People
 from roles.postgres.role import Postgres
+from roles.prometheus.role import Prometheus
 from roles.storage.role import Storage
 from roles.tokens.role import Tokens, cluster_accounts
 from roles.vpnagent.role import VpnAgent
@@ -69,6 +71,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield Postgres(has_volume=node.hub.region is not None)
         yield Mlflow()
         yield hub_role(node.hub, node.accounts)
+        yield Prometheus(node.fleet, node.hub)
+        yield Grafana()
     yield Monitoring(node.address)
     if node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_chips()))

@@ -125,10 +125,10 @@ _LISTS_SECONDS = 3600
 SYSTEMD_SYSCTL = "/usr/lib/systemd/systemd-sysctl"
 
 
-def create_daemon_account(name: str, user: str) -> None:
-    """Declare the account of a daemon, without a home and a shell."""
+def create_daemon_account(name: str, user: str, uid: int | None = None) -> None:
+    """Declare the account of a daemon, without a home and a shell; with an id if the packet filter names it."""
     server.user(  # noqa: S604  # the login shell of the account
-        name=name, user=user, system=True, home="/nonexistent", shell="/usr/sbin/nologin"
+        name=name, user=user, uid=uid, system=True, home="/nonexistent", shell="/usr/sbin/nologin"
     )
 
 

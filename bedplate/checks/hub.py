@@ -1,8 +1,9 @@
-"""The hub: its place, the machine of a site that may be it, its memory and backups, and who reaches it."""
+"""The hub: its place, machine, memory and backups, who reaches it, and who hears of its alerts."""
 
 from collections.abc import Iterator
 from functools import partial
 
+from bedplate.catalog.tables import InstanceFacts
 from bedplate.checks.cluster import check_offer
 from bedplate.checks.diagnostics import Context, one_of
 from bedplate.checks.groups import check_known_type
@@ -11,16 +12,19 @@ from bedplate.checks.storage import check_declared_machine
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.reachability import EndpointKind, endpoints, find_endpoint, is_routed
 from bedplate.rules import Fault, Rule, fault
-from bedplate.spec.fleet import Hub
+from bedplate.spec.fleet import Hub, Monitoring
 from bedplate.spec.sites import NfsStore
 
 LEAST_MEMORY_MIB = 4096
+# Of them for metrics, series of a machine and of a GPU, and memory of each in Prometheus: measured, docs/monitoring.md.
+_FREE_MIB, _NODE_SERIES, _GPU_SERIES, _SERIES_KIB = 1024, 900, 110, 2
 _OF_REGIONS, _OF_SITES = ("type", "disk"), ("machine", "backup")
 
 
 def check_hub(context: Context) -> Iterator[Fault]:
     """Yield faults of the hub's place and machine."""
     hub = context.fleet.hub
+    yield from _check_monitoring(context)
     if hub is None:
         return
     if (hub.region is None) == (hub.site is None) or (hub.site and not hub.machine):
@@ -42,6 +46,39 @@ def _check_instance(context: Context, hub: Hub, region: str) -> Iterator[Fault]:
     facts = context.catalog.types.get(hub.type)
     if facts and facts.memory_mib < LEAST_MEMORY_MIB:
         yield fault(SMALL_HUB, "hub.type", f"{hub.type} has {facts.memory_mib} MiB")
+    elif facts and facts.memory_mib < (needed := LEAST_MEMORY_MIB - _FREE_MIB + _metrics_mib(context)):
+        message = f"{hub.type} has {facts.memory_mib} MiB, and the metrics of the largest fleet need {needed} MiB"
+        yield fault(SMALL_FOR_METRICS, "hub.type", message)
+
+
+def _metrics_mib(context: Context) -> int:
+    """Return the memory of Prometheus with all machines that the file allows."""
+    fleet, types = context.fleet, context.catalog.types
+    machines = [
+        (group.nodes.max, max(map(_gpus, map(types.get, group.types)), default=0)) for group in fleet.groups.values()
+    ]
+    machines += [
+        (1, machine.gpus.count if machine.gpus else 0)
+        for site in fleet.sites.values()
+        for machine in site.machines.values()
+    ]
+    return round(sum(count * (_NODE_SERIES + gpus * _GPU_SERIES) for count, gpus in machines) * _SERIES_KIB / 1024)
+
+
+def _gpus(facts: InstanceFacts | None) -> int:
+    return max(facts.gpu.count, 1) if facts and facts.gpu else 0
+
+
+def _check_monitoring(context: Context) -> Iterator[Fault]:
+    monitoring, people = context.fleet.monitoring, context.fleet.people
+    if context.fleet.hub is None and monitoring != Monitoring():
+        yield fault(MONITORING_WITHOUT_HUB, "monitoring", "the file has no hub")
+    able = [name for name, person in people.items() if person.notify]
+    for index, name in enumerate(monitoring.notify):
+        if name not in able:
+            message = f"{name} has no `notify`" if name in people else f"{name} is no person"
+            fix = f"write notify: mail or webhook for {name}" if name in people else one_of(able)
+            yield fault(NOBODY_NOTIFIED, f"monitoring.notify.{index}", message, fix)
 
 
 def _check_machine(context: Context, hub: Hub, site: str) -> Iterator[Fault]:
@@ -96,6 +133,14 @@ HUB_PLACE = _rule(
     at_key=True,
 )
 SMALL_HUB = _rule("E651", "MLflow and PostgreSQL need 4 GiB.", "write a larger type, such as m7i.large")
+SMALL_FOR_METRICS = _rule(
+    "W662", "Prometheus holds the series of the last hours in memory.", "write a larger type, such as m7i.xlarge"
+)
+_monitoring_rule = partial(Rule, section="monitoring", at_key=True)
+MONITORING_WITHOUT_HUB = _monitoring_rule(
+    "E661", "The hub keeps metrics and sends alerts.", "add the key `hub`, or delete monitoring"
+)
+NOBODY_NOTIFIED = _monitoring_rule("E663", "Alerts reach people who get messages.", "write people with `notify`")
 HUB_WITH_USE = _rule(
     "E652",
     "Whoever runs programs on the hub could read its keys and change all records.",

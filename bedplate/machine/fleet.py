@@ -1,5 +1,7 @@
 """`python3 -m bedplate.machine.fleet`: publish `fleet.json` on a hub in a region, from its plan and what EC2 has now.
 
+Prometheus gets its targets of the same machines, and what is expected of them.
+
 Laptops trust the host keys in it. A key is one that an operator has recorded, or that EC2 reads from the console, which
 only root of the machine writes. A report of a machine is no proof: each user of a workbench can write it.
 """
@@ -8,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bedplate.account.client import RegionResults, ask_regions, open_client
@@ -16,35 +19,49 @@ from bedplate.account.session import console_key
 from bedplate.errors import BedplateError
 from bedplate.files import read_json, write_whole
 from bedplate.machine.state import State
+from bedplate.monitoring.targets import watch_files
 from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.hub import HUB_FLEET
 from bedplate.plan.nodes import NodePlan
-from bedplate.plan.pools import FLEET, GROUP, USE
+from bedplate.plan.pools import FLEET, GROUP, MEMBER, USE
 from bedplate.spec.sites import Use
 
-Machines = Mapping[str, Mapping[str, Any]]
+Facts = Mapping[str, Any]
+Machines = Mapping[str, Facts]
+# A permanent machine: no job runs there.
+_MEMBER = "member"
 _UNKNOWN = dict.fromkeys(("gpus", "gpu", "gpu_memory_gib", "cpus", "memory_gib", "price"))
 
 
-def publish(node: NodePlan, published: Mapping[str, Any], file: Path = Path(HUB_FLEET)) -> None:
-    """Write the document. A region that does not answer keeps its machines of before, and a fault says so."""
-    now, former = int(time.time()), {"machines": {}, "sources": {}, **read_json(file)}
-    regions = sorted({region for group in published["groups"].values() for region in group["regions"]})
-    answers = _ask(node, published, regions, former["machines"])
+def publish(
+    node: NodePlan, published: Facts, file: Path = Path(HUB_FLEET), watched: Facts = MappingProxyType({})
+) -> Facts:
+    """Write the document, and return it.
+
+    A region that does not answer keeps its machines of before, and a fault says so.
+    """
+    now, former = int(time.time()), {"machines": {}, "members": {}, "sources": {}, **read_json(file)}
+    regions = {region for group in published["groups"].values() for region in group["regions"]}
+    regions |= {facts["place"] for facts in watched.get("machines", {}).values() if facts["address"] is None}
+    known = {**former["machines"], **former["members"]}
+    answers = _ask(node, published, sorted(regions), former["machines"])
     sources = {region: former["sources"][region] for region in answers.failures if region in former["sources"]}
     machines, faults = {**published["machines"]}, []
     for region, error in answers.failures.items():
-        machines |= {name: facts for name, facts in former["machines"].items() if facts["place"] == region}
+        machines |= {name: facts for name, facts in known.items() if facts["place"] == region}
         age = "those of before" if region in sources else "unknown"
         faults.append(f"no answer from {region}, its machines are {age}: {error.what}")
     for region, found in answers.successes.items():
         machines |= found
         sources[region] = now
-    document = {**published, "time": now, "machines": machines, "sources": sources, "faults": faults}
+    members = {name: machines.pop(name) for name, facts in [*machines.items()] if _MEMBER in facts}
+    now_known = {"machines": machines, "members": members, "sources": sources, "faults": faults}
+    document = {**published, "time": now, **now_known}
     write_whole(file, json.dumps(document).encode())
+    return document
 
 
-def _ask(node: NodePlan, published: Mapping[str, Any], regions: list[str], former: Machines) -> RegionResults[Machines]:
+def _ask(node: NodePlan, published: Facts, regions: list[str], former: Machines) -> RegionResults[Machines]:
     """Return the running machines of groups by region, each under the name that it has claimed in the zone."""
     client = open_client()
     keys = {facts.get("instance"): facts["host_key"] for facts in former.values()} | published["keys"]
@@ -59,16 +76,21 @@ def _ask(node: NodePlan, published: Mapping[str, Any], regions: list[str], forme
     open_groups = {name for name, facts in published["groups"].items() if facts["jobs"]}
 
     def ask(region: str) -> Machines:
-        conditions = {f"tag:{FLEET}": node.fleet, f"tag:{USE}": [*Use], "instance-state-name": "running"}
-        machines = dict[str, Mapping[str, Any]]()
+        conditions = {f"tag:{FLEET}": node.fleet, "instance-state-name": "running"}
+        machines = dict[str, Facts]()
         for instance in find_instances(client, region, conditions):
             tags, ident = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}, instance["InstanceId"]
+            if tags.get(USE) not in [*Use]:
+                if MEMBER in tags:
+                    machines[tags[MEMBER]] = {_MEMBER: True, "place": region, "address": instance["PrivateIpAddress"]}
+                continue
             group, is_ssh = tags[GROUP], Use(tags[USE]).is_ssh
             key = keys.get(ident) or (console_key(client, region, ident) if is_ssh else None)
             hardware = published["types"].get(instance["InstanceType"], _UNKNOWN)
             facts = {"place": region, "group": group, "address": instance["PrivateIpAddress"], "host_key": key}
             facts |= {"ssh": is_ssh, "jobs": group in open_groups, "instance": ident}
             facts |= {"since": int(instance["LaunchTime"].timestamp())}
+            facts |= {"market": instance.get("InstanceLifecycle", "on-demand")}
             machines[names.get((ident, group, region)) or pool_node_name(group, ident, region)] = {**facts, **hardware}
         return machines
 
@@ -78,4 +100,6 @@ def _ask(node: NodePlan, published: Mapping[str, Any], regions: list[str], forme
 if __name__ == "__main__":
     this = State().node()
     if this.hub:
-        publish(this, this.hub.published)
+        watched = this.hub.watched
+        for path, text in watch_files(publish(this, this.hub.published, watched=watched), watched).items():
+            write_whole(Path(path), text.encode())

@@ -16,6 +16,10 @@ HUB_FOLDER = "/srv/hub"
 HUB_CERTIFICATE = f"{HUB_FOLDER}/keys/tls.crt"
 """The certificate that it makes itself, which clients trust alone."""
 HUB_FLEET = f"{HUB_FOLDER}/public/fleet.json"
+PROMETHEUS_PORT, ALERTMANAGER_PORT, ALERTS_PORT = 9090, 9093, 9095
+"""Ports of its loopback address: of metrics, of alerts, and of the program that sends alerts to people."""
+METRICS_UID, GRAFANA_UID, NGINX_UID = 551, 552, 33
+"""The users that reach them. Debian's www-data is always 33."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,12 @@ class HubPlan:
     bucket: BucketPlan | None = None
     backup: ExportPlan | None = None
     messages: Mapping[str, Any] = field(default_factory=dict)
-    """`relay` and `sender` of mail, and `people`: the address of each, empty for a webhook."""
+    """`relay` and `sender` of mail, `people`: the address of each, empty for a webhook, and `alerts`: who gets them."""
+    keep: str = "90d"
+    remote_write: str | None = None
+    """How long it keeps metrics, and where else they go."""
+    watched: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The permanent machines with place, address and role, and the least machines of each group, on its machine."""
     published: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """`fleet.json` as the plan knows it, on its machine."""
 

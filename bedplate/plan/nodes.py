@@ -499,8 +499,46 @@ def _node(
         # No machine of a site is changed before the cluster exists.
         cluster=as_node(plan, name) if platform is Platform.CLOUD or plan.record.authority else None,
         joining=joining_plan(plan) if NodeRole.CONTROL in roles else None,
-        hub=replace(plan.hub, published=fleet_document(plan)) if plan.hub and NodeRole.HUB in roles else None,
+        hub=_hub(plan, plan.hub) if plan.hub and NodeRole.HUB in roles else None,
     )
+
+
+def _hub(plan: FleetPlan, hub: HubPlan) -> HubPlan:
+    """Return the hub with what its own machine knows of the fleet."""
+    sites = [(site, machine) for site in plan.sites for machine in site.machines.values()]
+    machines = {
+        f"{machine.label}.{site.name}": _watched(site.name, machine.address, _site_roles(plan, site, machine))
+        for site, machine in sites
+    }
+    for member in plan.control_plane.members if plan.control_plane else ():
+        machines[member.name] = _watched(plan.home.name, member.address, frozenset({NodeRole.CONTROL}))
+    if hub.region:
+        machines[hub.node] = _watched(hub.region, hub.address, frozenset({NodeRole.HUB}))
+    for pool in plan.laptops:
+        if pool.place in plan.regions_by_name:
+            name, roles = f"{LAPTOP_GATEWAY_HOST}.{pool.place}", frozenset({NodeRole.LAPTOPS})
+            machines[name] = _watched(pool.place, None, roles)
+    # The hours of others are those of AWS: a small group is no fault outside of them.
+    always = (pool for pool in plan.pools if pool.min and not pool.group_spec.schedule)
+    groups = [{"group": pool.group, "place": pool.region, "min": pool.min} for pool in always]
+    return replace(hub, published=fleet_document(plan), watched={"machines": machines, "groups": groups})
+
+
+# The word of monitoring for a role; of several, the first here.
+_WORDS = {
+    NodeRole.WORKBENCH: "workbench",
+    NodeRole.WORKER: "worker",
+    NodeRole.CONTROL: "control",
+    NodeRole.HUB: "hub",
+    NodeRole.TUNNELS: "gateway",
+    NodeRole.LAPTOPS: "gateway",
+    NodeRole.FILES: "files",
+}
+
+
+def _watched(place: str, address: IPv4Address | None, roles: frozenset[NodeRole]) -> Mapping[str, str | None]:
+    role = next((word for role, word in _WORDS.items() if role in roles), "other")
+    return {"place": place, "address": str(address) if address else None, "role": role}
 
 
 def _remote_blocks(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[IPv4Network]:

@@ -269,12 +269,15 @@ def _hub(
     if spec is None:
         return None
     people = {name: one.email if one.notify == "mail" else "" for name, one in fleet.people.items() if one.notify}
-    messages = {"relay": spec.relay, "sender": spec.sender, "people": people}
+    administrators = [name for name in people if fleet.people[name].admin]
+    kept = fleet.monitoring.model_dump(include={"keep", "remote_write"})
+    alerts = list(fleet.monitoring.notify or administrators)
+    messages = {"relay": spec.relay, "sender": spec.sender, "people": people, "alerts": alerts}
     if spec.region is None:
         site, label = spec.site or "", spec.machine or ""
         backup = next((export for export in stores(fleet)[1] if export.store == spec.backup), None)
         address = fleet.sites[site].machines[label].address
-        return HubPlan(f"{label}.{site}", fleet.domain, address, backup=backup, messages=messages)
+        return HubPlan(f"{label}.{site}", fleet.domain, address, backup=backup, messages=messages, **kept)
     region = next(region for region in regions if region.name == spec.region)
     name = f"{HUB_HOST}.{region.name}"
     (place,) = place_members(region, (name,), taken, catalog.offered(spec.type, region.name))
@@ -282,7 +285,7 @@ def _hub(
         HUB_HOST, region.name, bucket_name(fleet.name, HUB_HOST, fleet.account, region.name), expire_days=None
     )
     machine = (place.address, region.name, place.zone, spec.type, spec.disk, bucket)
-    return HubPlan(name, fleet.domain, *machine, messages=messages)
+    return HubPlan(name, fleet.domain, *machine, messages=messages, **kept)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:

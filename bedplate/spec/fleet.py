@@ -33,6 +33,7 @@ from bedplate.spec.network import GATEWAYS, Network, Prefix, Region, Vpn
 from bedplate.spec.sites import Site, Store
 from bedplate.spec.text import (
     AccountId,
+    Days,
     DomainName,
     Duration,
     Email,
@@ -48,6 +49,7 @@ from bedplate.spec.text import (
     RegionName,
     RegistryName,
     RegistryUrl,
+    RemoteStoreUrl,
     Slug,
     SoftwareName,
     SshKey,
@@ -228,6 +230,34 @@ class Hub(Spec):
         title="Sender of mail",
         description="E-mail address that messages about runs come from. The relay must accept it.",
         json_schema_extra=_MESSAGES,
+    )
+
+
+_ON_HUB = "the hub, from its next apply on"
+
+
+class Monitoring(Spec):
+    """Metrics and alerts, which the hub keeps and sends."""
+
+    keep: Days = Field(
+        default="90d",
+        validate_default=True,
+        title="Keep",
+        description="Days for which the hub keeps metrics, unless a fifth of its disk is used up before.",
+        json_schema_extra=on_edit(free(f"{_ON_HUB}; older metrics are deleted")),
+    )
+    notify: tuple[UserName, ...] = Field(
+        default=(),
+        title="Recipients",
+        examples=[["ada"]],
+        description="People who get alerts, by their `notify`. Default: administrators who have one.",
+        json_schema_extra=on_edit(free(f"who gets alerts, {_ON_HUB}", *EVERY)),
+    )
+    remote_write: RemoteStoreUrl | None = Field(
+        default=None,
+        title="Remote store",
+        description="Store of Prometheus's remote write protocol that gets a copy of all samples.",
+        json_schema_extra=on_edit(free(_ON_HUB, *EVERY)),
     )
 
 
@@ -465,6 +495,9 @@ class Fleet(Spec):
         title="Hub",
         description="The machine with the records of runs.",
         json_schema_extra=on_edit(free("the hub", ADDED), refused(_VOLUME, MOVE_DATA, REMOVED)),
+    )
+    monitoring: Monitoring = Field(
+        default_factory=Monitoring, title="Monitoring", description="Metrics and alerts of the hub."
     )
     jobs: Jobs = Field(default_factory=Jobs, title="Jobs", description="Defaults for jobs of people.")
     budget: Budget | None = Field(

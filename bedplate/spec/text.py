@@ -77,6 +77,12 @@ REGISTRY = Rule(
     "write it as http://registry.lab.example:5000",
     section="jobs",
 )
+REMOTE_STORE = Rule(
+    "E660",
+    "Prometheus sends samples there by https; the token for it is a secret, which only the hub has.",
+    "write it as https://metrics.lab.example/api/v1/write",
+    section="monitoring",
+)
 _people_rule = partial(Rule, section="people")
 USER_NAME = _people_rule("E503", "It is an account on every node.", "write it as ada", "useradd(8)")
 GROUP_NAME = _people_rule("E513", "It is a group on every node.", "write it as vision", "groupadd(8)")
@@ -243,6 +249,18 @@ Duration = Annotated[
         similar=_similar_durations,
     ),
 ]
+# From 1 to 3,650 days: Prometheus keeps metrics for so long.
+Days = Annotated[
+    str,
+    Syntax(
+        DURATION_SYNTAX,
+        "number of days",
+        r"([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|36[0-4][0-9]|3650)d",
+        "a number and d, from 1d to 3650d",
+        "90d",
+        5,
+    ),
+]
 _KUBERNETES_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_KUBERNETES_NAME}"
 _LABEL_FORM = "letters, digits and inner -_. (at most 63), optionally after a domain and a slash"
@@ -305,6 +323,17 @@ MirrorUrl = Annotated[
         rf"https://{_SERVER}(/[A-Za-z0-9._~/-]*)?",
         "https://, a name, optionally a port and a path",
         "'https://mirror.lab.example'",
+        similar=lambda word: [f"https://{_SCHEME.sub('', word)}"],
+    ),
+]
+RemoteStoreUrl = Annotated[
+    str,
+    Syntax(
+        REMOTE_STORE,
+        "address of a store",
+        rf"https://{_SERVER}(/[A-Za-z0-9._~/-]*)?",
+        "https://, a name, optionally a port and a path",
+        "https://metrics.lab.example/api/v1/write",
         similar=lambda word: [f"https://{_SCHEME.sub('', word)}"],
     ),
 ]

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, collapse_addresses
 
 from bedplate.plan.firewall import NFS, OVERLAY, UDP, FirewallRule, pods_of
 from bedplate.plan.fleet import Access
+from bedplate.plan.hub import ALERTMANAGER_PORT, ALERTS_PORT, GRAFANA_UID, METRICS_UID, NGINX_UID, PROMETHEUS_PORT
 from bedplate.plan.nodes import NodeRole, access_on
 from roles.base import UNITS, ManagedFile, render, unit_files
 from roles.storage.mounts import TUNNEL_UID
@@ -25,6 +26,11 @@ PODS = frozenset({NodeRole.WORKER, NodeRole.CONTROL})
 # Users that may connect to a file server: root, for mounts of the kernel, and the user of the tunnels to EFS.
 # Any other user could claim any identity, because an NFS server trusts its clients (ADR 15).
 FILES, MOUNTERS = f"tcp dport {NFS}", f"0, {TUNNEL_UID}"
+# Ports on loopback of the hub, and the users that reach them: who can send alerts, could send any text to people.
+LOOPBACK = (
+    (f"{PROMETHEUS_PORT}, {ALERTMANAGER_PORT}", f"0, {NGINX_UID}, {METRICS_UID}, {GRAFANA_UID}"),
+    (str(ALERTS_PORT), f"0, {METRICS_UID}"),
+)
 # Whoever reaches the metadata service has the role of the machine. The other addresses give the roles of ECS tasks and
 # EKS pods. Source: EC2 user guide, "Instance metadata"; EKS user guide, "EKS Pod Identity".
 METADATA = (
@@ -96,6 +102,7 @@ def ruleset(
         is_gateway=bool(node_roles & _GATEWAYS),
         to_files=FILES,
         mounters=MOUNTERS,
+        loopback=LOOPBACK if NodeRole.HUB in node_roles else (),
         carries_pods=carries_pods,
         pods=pods_of(all_rules),
         translates=NodeRole.ROUTER in node_roles or {NodeRole.WORKER, NodeRole.TUNNELS} <= node_roles,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pyinfra.operations import server, systemd
 
 from bedplate.plan.fleet import Accounts
-from bedplate.plan.hub import HUB_FLEET, HubPlan
+from bedplate.plan.hub import HUB_FLEET, PROMETHEUS_PORT, HubPlan
 from bedplate.programs.hub.__main__ import PEOPLE
 from bedplate.programs.hub.messages import SETTINGS as RECIPIENTS
 from bedplate.programs.hub.rules import FILES
@@ -32,7 +32,8 @@ from roles.hardened.logins import HUB_TOKEN_PROGRAM
 from roles.system import create_daemon_account, install_packages, start_units
 from roles.tokens.role import client_file
 
-BACKUP, FLEET, SWEEP = "bedplate-hub-backup", "bedplate-hub-fleet", "bedplate-hub-sweep"
+ALERTS, BACKUP, FLEET = "bedplate-hub-alerts", "bedplate-hub-backup", "bedplate-hub-fleet"
+SWEEP = "bedplate-hub-sweep"
 PROGRAM, SERVICE, SOCKET = "/usr/local/sbin/bedplate-hub", "bedplate-hub.service", "bedplate-hub.socket"
 KEYS, NGINX = "bedplate-hub-keys.service", "nginx.service"
 SETTINGS = "/etc/bedplate/hub-backup"
@@ -69,6 +70,7 @@ class Hub(Role):
             f"Write {KEYS}", f"{UNITS}/{KEYS}", render("hub/bedplate-hub-keys.service.j2", host=self.host)
         )
         yield from unit_files("hub", SERVICE, SOCKET, f"{BACKUP}.service", f"{BACKUP}.timer", f"{SWEEP}.service")
+        yield from unit_files("hub", f"{ALERTS}.service", f"{ALERTS}.socket")
         yield minute_timer(SWEEP, "end lost runs, and send messages about runs")
         if self.published:
             yield ManagedFile("Publish the fleet", HUB_FLEET, self.published)
@@ -80,16 +82,26 @@ class Hub(Role):
         yield ManagedFile("Write who is a person", str(PEOPLE), "".join(f"{i} {n}\n" for i, n in self.people.items()))
         yield ManagedFile("Write whom messages reach", str(RECIPIENTS), json.dumps(self.messages, sort_keys=True))
         yield client_file(HUB_TOKEN_PROGRAM, "/run/bedplate-hub/mint", takes_scope=True)
-        yield ManagedFile("Configure nginx", SITE, render("hub/nginx.conf.j2", host=self.host, files=FILES))
+        yield ManagedFile("Configure nginx", SITE, self._nginx())
         yield ManagedFile("Limit nginx to its files", _LIMITS, file_text("hub/nginx.conf"))
+
+    def _nginx(self) -> str:
+        return render("hub/nginx.conf.j2", host=self.host, files=FILES, prometheus=PROMETHEUS_PORT)
 
     def activate(self, changes: Changes) -> None:
         """Start the units, and restart those whose files have changed."""
         start_units({"Check tokens": SOCKET, "Make keys, and check tokens": SERVICE, "Serve the hub": NGINX})
+        start_units({"Take alerts": f"{ALERTS}.socket"})
+        # It ends when nothing waits.
+        start_units({"Send alerts that wait": f"{ALERTS}.service"}, runs=False)
         start_units({"Back up every night": f"{BACKUP}.timer", "End lost runs every minute": f"{SWEEP}.timer"})
         if not self.published:
             start_units({"Publish the fleet every minute": f"{FLEET}.timer"})
-        for unit, files in ((SERVICE, (PROGRAM, f"{UNITS}/{SERVICE}")), (NGINX, (SITE, _LIMITS))):
+        for unit, files in (
+            (SERVICE, (PROGRAM, f"{UNITS}/{SERVICE}")),
+            (NGINX, (SITE, _LIMITS)),
+            (f"{ALERTS}.service", (PROGRAM, f"{UNITS}/{ALERTS}.service")),
+        ):
             systemd.service(name=f"Restart {unit}", service=unit, restarted=True, _if=changed(changes, *files))
 
 

@@ -100,7 +100,8 @@ def test_the_hub_alone_knows_addresses_of_people(hub: str) -> None:
 
     assert plan.hub
     messages = {"relay": "smtp.lab.example", "sender": "hub@lab.example"}
-    assert plan.hub.messages == {**messages, "people": {"grace": "grace@lab.example", "ada": ""}}
+    people = {"grace": "grace@lab.example", "ada": ""}
+    assert plan.hub.messages == {**messages, "people": people, "alerts": ["ada"]}
     assert [name for name, document in documents.items() if "grace@lab.example" in document] == [plan.hub.node]
     assert fleet_document(plan)["notify"] == ["ada", "grace"]
     assert "@lab.example" not in json.dumps(fleet_document(plan))

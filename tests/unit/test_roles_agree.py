@@ -26,7 +26,8 @@ from tests.testlab.run import ROOT, page_text
 
 # Units with another user than root, and why the packet filter needs no exception for them.
 OTHER_USERS = {
-    "roles/hub/bedplate-hub-sweep.service": "the program has no network",
+    "roles/hub/bedplate-hub-alerts.service": "the unit refuses link-local addresses, and it sends to people",
+    "roles/hub/bedplate-hub-sweep.service": "the unit refuses link-local addresses, and it sends to people",
     "roles/hub/bedplate-hub.service": "the program has no network",
     "roles/storage/tunnel.service.j2": "the filter admits it to file servers",
     "roles/mlflow/mlflow.service": "it has no network",

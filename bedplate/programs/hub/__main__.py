@@ -15,6 +15,7 @@ from threading import Lock, Thread
 from typing import Any
 from urllib.parse import parse_qsl
 
+from .alerts import serve_alerts
 from .limits import IDLE, SPENT, STOPS, stop_cause
 from .limits import main as apply_limits
 from .messages import main as send_messages
@@ -237,14 +238,17 @@ def main(words: Sequence[str]) -> None:
     """Serve; or do what the first word says.
 
     `remove UID` refuses a person's tokens, `end SCOPE` those of a run, and `stop RUN CAUSE` lets agents stop a run, by
-    its id in MLflow. `sweep` ends lost runs, and those beyond a limit.
+    its id in MLflow. `sweep` ends lost runs, and those beyond a limit; `alerts` sends alerts to people.
     """
     files = {"remove": _REMOVED, "end": _ENDED, "stop": STOPS}
     if words and words[0] in files:
         Lines(VOLUME / files[words[0]]).claim(words[1], " ".join(words[2:]))
         return
     if "CREDENTIALS_DIRECTORY" not in os.environ:
-        sys.exit("error: its keys are missing: start bedplate-hub.service or bedplate-hub-sweep.service")
+        sys.exit("error: its keys are missing: start bedplate-hub.service, or the unit of this word")
+    if words[:1] == ["alerts"]:
+        serve_alerts(VOLUME / "tokens/alerts", socket.socket(fileno=_FIRST_DESCRIPTOR))
+        return
     if words[:1] == ["sweep"]:
         send_messages(VOLUME, PEOPLE, apply_limits(VOLUME, PEOPLE, sweep(VOLUME, PEOPLE)))
         return

@@ -1,4 +1,4 @@
-"""People hear what became of their runs, in a chat or by e-mail. Colleagues can write every text of a run."""
+"""People hear what became of their runs, and of alerts, by chat or e-mail. Colleagues can write every text of a run."""
 
 import json
 import os
@@ -21,6 +21,8 @@ SETTINGS = Path("/etc/bedplate/hub-messages")
 _WAITED, _LONG = 120, 300
 # Seconds for which a message is tried, and between two to a person.
 _TRIED, _PAUSE = 3_600, 60
+# Seconds until an alert that goes on is told again, and until one that has ended is forgotten.
+_AGAIN, _FORGOTTEN = 11 * 3_600, 3 * 86_400
 # Runs in a message, characters of each (Discord takes 2,000), and seconds of a run.
 _MOST, _LONGEST, _LONGEST_TIME = 8, 240, 10**9
 # Options come from stdin, which no list of processes shows. A redirect is an error, and so is a connection without TLS.
@@ -65,11 +67,28 @@ class Outbox:
     def _save(self) -> None:
         replace_text(self._file, json.dumps((self._runs, self._sent, self._news)))
 
-    def add(self, person: str, news: Facts) -> None:
-        """Add news for a person."""
-        text = _UNSAFE.sub("?", news["text"])[:_LONGEST]
-        self._news.setdefault(person, []).append({**news, "text": text})
+    def add(self, news: Iterable[tuple[str, Facts]]) -> None:
+        """Add news for people."""
+        for person, one in news:
+            text = _UNSAFE.sub("?", one["text"])[:_LONGEST]
+            self._news.setdefault(person, []).append({**one, "text": text})
         self._save()
+
+    def add_changed(self, alerts: Mapping[str, str], now: float) -> frozenset[str]:
+        """Note the states of alerts; return those that are new, or that were last told half a day ago.
+
+        Alertmanager names all alerts of a group each time.
+        """
+        known = {ident: (state, told) for ident, (state, told) in self._runs.items() if told > now - _FORGOTTEN}
+        old = {ident for ident, (state, told) in known.items() if state == alerts.get(ident) and told > now - _AGAIN}
+        changed = frozenset(alerts.keys() - old)
+        self._runs = known | {ident: (alerts[ident], now) for ident in changed}
+        return changed
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not any(self._news.values())
 
     def note(self, record: Record, owners: Mapping[str, str], now: float) -> None:
         """Add what has changed to the news of the owners of runs. Raises HTTPException, too."""
@@ -106,31 +125,34 @@ def _call(options: str) -> str:
 
 def request_of(settings: Facts, secrets: Mapping[str, str], person: str, news: Sequence[Facts]) -> str:
     """Return the options of curl for a message. The address of a webhook is a secret."""
-    more = [f"and {len(news) - _MOST} more: bp runs"] if len(news) > _MOST else []
+    what, page = ("alerts", "bp ui grafana") if "alert" in news[0] else ("runs", "bp runs")
+    more = [f"and {len(news) - _MOST} more: {page}"] if len(news) > _MOST else []
     lines, address = [*(one["text"] for one in news[:_MOST]), *more], settings["people"].get(person)
     text, relay = "\n".join(lines), settings["relay"]
     if address:
-        subject = lines[0] if len(lines) == 1 else f"{len(lines)} runs"
+        subject = lines[0] if len(lines) == 1 else f"{len(news)} {what}"
         headers = {"From": settings["sender"], "To": address, "Date": formatdate(), "Subject": f"bedplate: {subject}"}
         options = [("url", f"smtp://{relay}:{_SUBMISSION}"), ("mail-from", settings["sender"]), ("mail-rcpt", address)]
         options += [("user", secrets[relay])] if relay in secrets else []
         options += [("form-string", f"={text}"), ("header", "Auto-Submitted: auto-generated")]
     else:
         headers = {"Content-Type": "application/json"}
-        options = [("url", secrets.get(person, "")), ("data-raw", json.dumps({"text": text, "runs": news[:_MOST]}))]
+        options = [("url", secrets.get(person, "")), ("data-raw", json.dumps({"text": text, what: news[:_MOST]}))]
     options += [("header", f"{name}: {value}") for name, value in headers.items()]
     return "".join(f"{name} = {json.dumps(value)}\n" for name, value in options)
 
 
+def read_settings() -> tuple[Facts, Mapping[str, str]]:
+    """Return who gets messages and how, and the addresses of webhooks and the password of the relay."""
+    text = (Path(os.environ["CREDENTIALS_DIRECTORY"]) / "messages").read_text(errors="replace")
+    return json.loads(SETTINGS.read_text()), dict(re.findall(r"^(\S+)[ \t]+(\S+)", text, re.MULTILINE))
+
+
 def main(volume: Path, people: Path, news: Iterable[tuple[str, Facts]] = ()) -> None:
     """Tell people these news, and what became of their runs. Whoever first asked for the token of a run owns it."""
-    settings, now, outbox = json.loads(SETTINGS.read_text()), time.time(), Outbox(volume / "tokens/messages")
-    text = (Path(os.environ["CREDENTIALS_DIRECTORY"]) / "messages").read_text(errors="replace")
-    secrets = dict(re.findall(r"^(\S+)[ \t]+(\S+)", text, re.MULTILINE))
+    (settings, secrets), now, outbox = read_settings(), time.time(), Outbox(volume / "tokens/messages")
     names, runs = Lines(people).read(), Lines(volume / "tokens/runs").read()
     owners = {run: names[uid] for run, uid in runs.items() if names.get(uid) in settings["people"]}
-    for person, one in news:
-        if person in settings["people"]:
-            outbox.add(person, one)
+    outbox.add((person, one) for person, one in news if person in settings["people"])
     outbox.note(Record(), owners, now)
     outbox.deliver(settings, secrets, now)

@@ -24,10 +24,15 @@ _RUNS = frozenset(
         *("runs/outputs", "runs/log-model"),
     )
 )
+# Of Prometheus: queries, and nothing that describes or changes it. GET may be POST, for long queries.
+_METRICS = frozenset(f"/prometheus/api/v1/{name}" for name in ("query", "query_range", "series", "labels"))
+# Of Grafana: its pages, and their queries. Its proxies would reach all of Prometheus.
+_GRAFANA, _GRAFANA_QUERY = "/grafana", "/grafana/api/ds/query"
+_CLOSED = re.compile(r"/grafana/api/(?:datasources/(?:proxy|uid/[^/]+/resources)|admin|live|plugins)(?:/|$)")
 _ROUTES: Mapping[tuple[str, str], frozenset[str]] = {
-    ("person", "GET"): _READ | _PAGES | {"/bedplate/budget"},
+    ("person", "GET"): _READ | _PAGES | _METRICS | {"/bedplate/budget"},
     # The schema of GraphQL in the locked MLflow has searches only, also among its mutations.
-    ("person", "POST"): _RUNS | {"/graphql"},
+    ("person", "POST"): _RUNS | _METRICS | {"/graphql", _GRAFANA_QUERY},
     ("run", "GET"): _READ | {"/bedplate/stop"},
     ("run", "POST"): _RUNS | {"/bedplate/end"},
     ("study", "GET"): _READ,
@@ -57,7 +62,8 @@ def check_request(token: Token, person: str, method: str, target: str) -> None:
     if path.startswith(f"{FILES}/"):
         _check_file(token, person, method, path.removeprefix(f"{FILES}/"))
         return
-    is_page = token.kind == "person" and method == "GET" and path.startswith("/static-files/")
+    is_page = path.startswith(("/static-files/", f"{_GRAFANA}/")) or path == _GRAFANA
+    is_page = is_page and token.kind == "person" and method == "GET" and not _CLOSED.match(path)
     if not is_page and _RECORDS.sub("", path, count=1) not in _ROUTES.get((token.kind, method), ()):
         raise RefusedError(403, f"the hub has no such request for the token of a {token.kind}")
 
@@ -65,6 +71,7 @@ def check_request(token: Token, person: str, method: str, target: str) -> None:
 def normalised_path(target: str) -> str | None:
     """Return the path of a request as nginx reads it; None where two programs could read different paths."""
     raw = target.partition("?")[0]
+    raw = _GRAFANA if raw == f"{_GRAFANA}/" else raw
     if not _PLAIN.fullmatch(raw) or _ESCAPED.search(raw):
         return None
     path = unquote(raw, errors="replace")

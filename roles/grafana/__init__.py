@@ -1,0 +1,1 @@
+"""Grafana on the hub, behind nginx, with the dashboards of the fleet."""
