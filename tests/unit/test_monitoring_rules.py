@@ -1,0 +1,134 @@
+"""The rules of the hub: the normalised layer and its alerts, by the catalogue of faults and its harmless twins."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bedplate.monitoring import alerts, layer
+from bedplate.monitoring.alerts import ALERTS, Severity
+from tests.testlab.metric_faults import (
+    ALONE,
+    DAYS,
+    DAYS_LENGTH,
+    DAYS_ONSET,
+    FAULTS,
+    LENGTH,
+    ONSET,
+    SLOW,
+    SLOW_LENGTH,
+    SLOW_ONSET,
+    Fault,
+)
+from tests.testlab.raw_metrics import SYSTEM, Machine, Series, changed
+
+PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+FIRING = 'group by (alertname, place, person) (ALERTS{alertstate="firing"})'
+
+
+def write_rules(folder: Path) -> list[str]:
+    """Write both files of rules as the hub has them; JSON is YAML."""
+    files = {"layer.yml": layer.groups(), "alerts.yml": alerts.groups()}
+    for name, groups in files.items():
+        (folder / name).write_text(json.dumps({"groups": groups}))
+    return list(files)
+
+
+def run_rules(folder: Path, tests: Iterable[Mapping[str, Any]], minutes: int) -> str:
+    """Return what promtool says about tests of the rules; empty if all hold."""
+    rules = write_rules(folder)
+    document = {"rule_files": rules, "evaluation_interval": f"{minutes}m", "tests": list(tests)}
+    # The hub evaluates alerts up to an interval after the layer; one order gives one result.
+    document |= {"group_eval_order": ["layer", "alerts"]}
+    (folder / "tests.yml").write_text(json.dumps(document))
+    done = subprocess.run(
+        ["promtool", "test", "rules", "tests.yml"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else readable(f"{done.stdout}{done.stderr}")
+
+
+def readable(output: str) -> str:
+    """Return promtool's failures as samples that are missing or too many, or all of its output."""
+    lines = list[str]()
+    for when, wanted, got in re.findall(r"time: (\w+),.*?exp:(.*?)\n\s+got:(.*?)\n", output, re.DOTALL):
+        expected, actual = (set(re.findall(r"\{[^}]*\}", text)) for text in (wanted, got))
+        lines.append(f"{when}: missing {sorted(expected - actual)}, unexpected {sorted(actual - expected)}")
+    return "\n".join(lines) or output
+
+
+def fleet(faults: Iterable[Fault], *, twin: bool, onset: int, length: int, minutes: int) -> Iterator[Series]:
+    """Yield the series of a fleet: a hub and a control plane, and for each fault a place with two machines."""
+    faults = tuple(faults)
+    for role in ("hub",) if faults[0] in ALONE else ("hub", "control"):
+        yield from Machine(role, "home", role=role, length=length, minutes=minutes).series()
+    for fault in faults:
+        owner = {"person": fault.name, "run": f"{fault.name}-1128-brave-otter"}
+        about = {"role": "worker", **owner, **fault.machine, "length": length, "minutes": minutes}
+        changes = fault.twin if twin else fault.changes
+        # What a fault does not touch is healthy at home.
+        is_whole = any(selector.partition("{")[0] in SYSTEM for selector in (*fault.changes, *fault.twin))
+        yield from changed(Machine("one", fault.name, is_whole=is_whole, **about), changes, onset)
+        other = {"role": "worker", "gpus": 0, "is_whole": False} if not fault.everywhere else {"is_whole": is_whole}
+        yield from changed(Machine("two", fault.name, **{**about, **other}), changes if fault.everywhere else {}, onset)
+
+
+def firing(faults: Iterable[Fault], elapsed: int, length: int) -> list[dict[str, Any]]:
+    """Return the alerts that fire at a time after the onset, as samples of promtool."""
+    found = set()
+    for fault in faults:
+        if fault.after <= elapsed < (length if fault.until is None else fault.until):
+            (alert,) = (alert for alert in ALERTS if alert.name == fault.alert)
+            person = fault.name if alert.severity is Severity.PERSON else ""
+            found.add((fault.alert, person, fault.name if fault.place == "" else fault.place or ""))
+    samples = ({"alertname": name, "person": person, "place": place} for name, person, place in sorted(found))
+    texts = (",".join(f'{key}="{value}"' for key, value in sample.items() if value) for sample in samples)
+    return [{"labels": f"{{{text}}}", "value": 1} for text in texts]
+
+
+def checks(faults: tuple[Fault, ...], *, twin: bool, onset: int, length: int, minutes: int) -> Mapping[str, Any]:
+    """Return a test of promtool: at each time all alerts that fire, and no other."""
+    moments = {moment for fault in faults for moment in (fault.after, fault.until) if moment is not None}
+    times = {-1, length - onset - 1, *moments, *(moment - 1 for moment in moments)}
+    series = fleet(faults, twin=twin, onset=onset, length=length, minutes=minutes)
+    unique = {entry["series"]: entry for entry in (row.entry() for row in series)}
+    return {
+        "interval": f"{minutes}m",
+        "input_series": list(unique.values()),
+        "promql_expr_test": [
+            {"expr": FIRING, "eval_time": f"{(onset + time) * minutes}m",
+             "exp_samples": [] if twin else firing(faults, time, length)}
+            for time in sorted(times)
+        ],
+    }  # fmt: skip
+
+
+QUICK = tuple(fault for fault in FAULTS if fault not in (*SLOW, *DAYS, *ALONE))
+WORLDS = (QUICK, *((fault,) for fault in ALONE))
+MINUTES = {"onset": ONSET, "length": LENGTH, "minutes": 1}
+HALF_HOURS = {"onset": SLOW_ONSET, "length": SLOW_LENGTH, "minutes": 30}
+QUARTER_DAYS = {"onset": DAYS_ONSET, "length": DAYS_LENGTH, "minutes": 360}
+
+
+def test_each_fault_fires_its_alert_in_time_and_no_other(tmp_path: Path) -> None:
+    """At each minute in which an alert begins, and the one before, exactly the alerts of the catalogue fire."""
+    tests = [checks(faults, twin=False, **MINUTES) for faults in WORLDS]
+
+    assert run_rules(tmp_path, tests, 1) == ""
+
+
+def test_no_twin_of_a_fault_fires(tmp_path: Path) -> None:
+    """Pauses, counters that stand still, and values of the same kind below a limit need nobody."""
+    tests = [checks(faults, twin=True, **MINUTES) for faults in WORLDS]
+
+    assert run_rules(tmp_path, tests, 1) == ""
+
+
+@pytest.mark.parametrize("twin", [False, True], ids=["faults", "twins"])
+def test_slow_faults_fire_within_days(tmp_path: Path, *, twin: bool) -> None:
+    """Disks that fill, old bundles and idle GPUs: the same in steps of half an hour."""
+    assert run_rules(tmp_path, [checks(SLOW, twin=twin, **HALF_HOURS)], 30) == ""
+    assert run_rules(tmp_path, [checks(DAYS, twin=twin, **QUARTER_DAYS)], 360) == ""
