@@ -223,7 +223,14 @@ def file_text(name: str) -> str:
 
 _PROGRAMS = Path(bedplate.programs.__file__).parent
 # Modules besides a program's own, and those that all have.
-_SHARED = {"agent": ("connection.py", "elements.py"), "hub": ("elements.py",)}
+_SHARED = {
+    "agent": ("connection.py", "elements.py"),
+    "hub": ("elements.py",),
+    "metrics": (
+        "gpus.py",
+        *(f"gate/{name}" for name in ("__init__.py", "errors.txt", "kernel_log.py", "machine.py", "verdict.py")),
+    ),
+}
 LIBRARY = "/usr/local/lib/bedplate"
 
 

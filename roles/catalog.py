@@ -73,7 +73,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield hub_role(node.hub, node.accounts)
         yield Prometheus(node.fleet, node.hub)
         yield Grafana()
-    yield Monitoring(node.address)
+    mounts = tuple(mount.path for mount in node.mounts)
+    yield Monitoring(node.address, node.is_observed, bool(node.gpus and node.driver), mounts)
     if node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_chips()))
     if node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS}:

@@ -19,7 +19,10 @@ BGP = 179
 # Linux's default port; their source ports vary, so connection tracking matches no reply. metrics-server calls every
 # kubelet.
 OVERLAY = 8472
-WORKER_PORTS = (("Overlay", UDP, OVERLAY), ("Kubelet", TCP, 10250))
+KUBELET = 10250
+WORKER_PORTS = (("Overlay", UDP, OVERLAY), ("Kubelet", TCP, KUBELET))
+# The exporters of a machine and of its GPUs, which only the hub may ask.
+METRICS_PORTS = EXPORTER_PORT, GPU_EXPORTER_PORT = 9100, 9400
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,11 @@ def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[FirewallRule, ...]:
     SSH comes from laptops and sites, never from the internet. Nodes of connected regions are trusted like those of this
     region; their edge subnets are not. The quota of 60 rules a group is enough for 18 regions.
     """
-    return (*_from_people(plan, "SSH", SSH), *_from_nodes(_connected_regions(plan, region)))
+    return (
+        *_from_people(plan, "SSH", SSH),
+        *_from_nodes(_connected_regions(plan, region)),
+        *metrics_rules(plan, region.name, *METRICS_PORTS, *((KUBELET,) if has_workers(plan, region.name) else ())),
+    )
 
 
 def control_rules(plan: FleetPlan) -> tuple[FirewallRule, ...]:
@@ -58,7 +65,8 @@ def control_rules(plan: FleetPlan) -> tuple[FirewallRule, ...]:
     api = [*_from_people(plan, "API", API), *_from_nodes(_connected_regions(plan, plan.home), "API", TCP, API)]
     if plan.hub and plan.hub.region == plan.home.name:
         api.append(FirewallRule("api-from-hub", "API from the hub", IPv4Network(plan.hub.address), TCP, API))
-    return (*_from_people(plan, "SSH", SSH), *api, *_from_remote_workers(plan))
+    hub = metrics_rules(plan, plan.home.name, EXPORTER_PORT, KUBELET)
+    return (*_from_people(plan, "SSH", SSH), *api, *_from_remote_workers(plan), *hub)
 
 
 def hub_rules(plan: FleetPlan, region: RegionPlan) -> tuple[FirewallRule, ...]:
@@ -68,6 +76,14 @@ def hub_rules(plan: FleetPlan, region: RegionPlan) -> tuple[FirewallRule, ...]:
     """
     nodes = _from_nodes(_connected_regions(plan, region), "Hub", TCP, HTTPS)
     return (*_from_people(plan, "SSH", SSH), *_from_people(plan, "Hub", HTTPS), *nodes)
+
+
+def metrics_rules(plan: FleetPlan, place: str, *ports: int) -> Iterator[FirewallRule]:
+    """Yield the rules that admit the hub to exporters in a place, if a network path leads there from the hub."""
+    hub = plan.hub
+    if hub and (hub.place == place or is_connected(plan, hub.place, place)):
+        for port in ports:
+            yield FirewallRule(f"metrics-{port}-from-hub", "Metrics for the hub", IPv4Network(hub.address), TCP, port)
 
 
 # TCP ports of pods and services for laptops and sites. None of them is a port of the control plane besides the API,

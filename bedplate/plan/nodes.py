@@ -20,8 +20,11 @@ from bedplate.plan.firewall import (
     BGP,
     DNS,
     DNS_PROTOCOLS,
+    EXPORTER_PORT,
+    GPU_EXPORTER_PORT,
     HTTPS,
     IKE,
+    KUBELET,
     NFS,
     OVERLAY,
     POD_RULES,
@@ -30,6 +33,7 @@ from bedplate.plan.firewall import (
     WORKER_PORTS,
     FirewallRule,
     has_workers,
+    metrics_rules,
     pod_rules,
     service_filter_rules,
     ssh_filter_rules,
@@ -182,6 +186,11 @@ class NodePlan:
         return self.name.partition(".")[2]
 
     @property
+    def is_observed(self) -> bool:
+        """Whether the hub of its fleet reads its metrics."""
+        return any(rule.port == EXPORTER_PORT for rule in self.firewall_rules)
+
+    @property
     def full_name(self) -> str:
         """Its name with the fleet's domain."""
         return f"{self.name}.{self.domain}"
@@ -224,7 +233,6 @@ def _mounts(plan: FleetPlan, name: str, platform: Platform, roles: frozenset[Nod
     return cloud_mounts(plan) if platform is Platform.CLOUD else site_mounts(plan, label, place, backup)
 
 
-EXPORTER_PORT = 9100
 # The listening sockets of OpenVPN, as protocol and port.
 OPENVPN = tuple((str(transport), transport.port) for transport in Transport)
 
@@ -242,7 +250,14 @@ def _inbound_rules(plan: FleetPlan, label: str, place: str, roles: frozenset[Nod
         *_vpn_rules(roles),
         *_dns_rules(plan, roles),
         *_bgp_rules(plan, place, roles),
+        *metrics_rules(plan, place, *_metrics_ports(roles)),
     )
+
+
+def _metrics_ports(roles: frozenset[NodeRole]) -> Iterator[int]:
+    yield EXPORTER_PORT
+    if roles & {NodeRole.WORKER, NodeRole.CONTROL}:
+        yield KUBELET
 
 
 def _compute_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
@@ -413,6 +428,7 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
     gpus = machine.spec.gpus
     return replace(
         node,
+        firewall_rules=(*node.firewall_rules, *(metrics_rules(plan, site.name, GPU_EXPORTER_PORT) if gpus else ())),
         resolvers=plan.record.resolvers.get(resolver_region(plan, site.name), ()),
         gpus=Hardware(gpus.model, gpus.count) if gpus else None,
         driver=(machine.spec.driver or plan.image.driver) if gpus else None,
@@ -454,6 +470,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     driver, cluster = (pool.group_spec.driver or plan.image.driver) if gpus else None, cluster_plan(plan)
     return replace(
         node,
+        firewall_rules=(*node.firewall_rules, *(metrics_rules(plan, pool.region, GPU_EXPORTER_PORT) if gpus else ())),
         gpus=gpus,
         driver=driver,
         nvidia_key=catalog.nvidia_key if gpus else "",

@@ -106,7 +106,7 @@ def _wait(root: Path, gpus: int, seconds: float) -> Mapping[int, str]:
 def _show(root: Path, options: argparse.Namespace) -> None:
     """Print who has and uses GPUs, and who waits."""
     gpus, taken = list(_gpus(root)), enumerate(filter(is_locked, places(root)), 1)
-    waiting = [{"place": place, "name": str(path.relative_to(root)), **_holder(path)} for place, path in taken]
+    waiting = [{"place": place, "name": str(path.relative_to(root)), **holder_of(path)} for place, path in taken]
     document = json.dumps({"gpus": gpus, "waiting": waiting})
     sys.stdout.write("".join(f"{line}\n" for line in ([document] if options.json else _lines(gpus, waiting))))
 
@@ -121,8 +121,8 @@ def _gpus(root: Path) -> Iterator[Mapping[str, Any]]:
         problem = str(error)
     for index, path in gpu_files(root).items():
         uuid = path.read_text(encoding="ascii")
-        lease = _holder(path) if is_locked(path) else {"person": "", "run": "", "since": None}
-        users = [_facts_of(process) for gpu, process in uses if gpu == uuid]
+        lease = holder_of(path) if is_locked(path) else {"person": "", "run": "", "since": None}
+        users = [facts_of(process) for gpu, process in uses if gpu == uuid]
         others = [user for user in users if user["person"] != lease["person"]]
         state = "leased" if lease["person"] else "unknown" if uuid not in known else "unleased" if others else "free"
         why = "" if uuid in known else problem
@@ -157,10 +157,11 @@ def _release(root: Path, options: argparse.Namespace) -> None:
             time.sleep(_POLL)
 
 
-def _keepers(path: Path) -> set[int]:
+def _keepers(path: Path, processes: str = "[0-9]*") -> set[int]:
     """Return the processes that keep the lock of a file: one's own, for root everyone's."""
+    options = "--recursive --files-with-matches --no-messages"
     # Status 2: a process has ended meanwhile, or belongs to another person.
-    files = run("sh", "-c", f"grep --recursive --files-with-matches --no-messages ' {_key(path)} ' /proc/[0-9]*/fdinfo")
+    files = run("sh", "-c", f"grep {options} ' {_key(path)} ' /proc/{processes}/fdinfo")
     return {int(file.split("/")[2]) for file in files.text.splitlines()}
 
 
@@ -262,16 +263,17 @@ def is_locked(path: Path) -> bool:
     return handle < 0
 
 
-def _holder(path: Path) -> Mapping[str, Any]:
+def holder_of(path: Path) -> Mapping[str, Any]:
     """Return the facts of the process that has a file locked.
 
     The kernel names the one that took the lock. Root sees if it has ended, and another keeps the lock.
     """
     rows = filter(None, map(_LOCK.match, Path("/proc/locks").read_text(encoding="ascii").splitlines()))
     process, keepers = next((int(row[1]) for row in rows if row[2] == _key(path)), 0), set[int]()
-    if not os.getuid():
+    # A look at all processes takes long.
+    if not os.getuid() and not _keepers(path, str(process)):
         keepers = _keepers(path)
-    return _facts_of(process if process in keepers else min(keepers, default=process))
+    return facts_of(process if process in keepers else min(keepers, default=process))
 
 
 def _key(path: Path) -> str:
@@ -280,7 +282,7 @@ def _key(path: Path) -> str:
     return f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
 
 
-def _facts_of(process: int) -> Mapping[str, Any]:
+def facts_of(process: int) -> Mapping[str, Any]:
     """Return the person of a process, its run or other unit, its start, and the number of GPUs it waits for."""
     folder = Path(f"/proc/{process}")
     facts = {"process": process, "person": "unknown", "run": "", "since": None, "wish": None}

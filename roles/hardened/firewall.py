@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 
-from bedplate.plan.firewall import NFS, OVERLAY, UDP, FirewallRule, pods_of
+from bedplate.plan.firewall import METRICS_PORTS, NFS, OVERLAY, TCP, UDP, FirewallRule, pods_of
 from bedplate.plan.fleet import Access
 from bedplate.plan.hub import ALERTMANAGER_PORT, ALERTS_PORT, GRAFANA_UID, METRICS_UID, NGINX_UID, PROMETHEUS_PORT
 from bedplate.plan.nodes import NodeRole, access_on
@@ -89,11 +89,11 @@ def ruleset(
     """
     all_rules = tuple(rules)
     inbound, carries_pods = merge_rules(all_rules), bool(node_roles & PODS)
-    overlay = (rule.name for rule in inbound if (rule.protocol, rule.port) == (UDP, OVERLAY) and rule.blocks)
+    exclusive = [*((TCP, port) for port in METRICS_PORTS), *([(UDP, OVERLAY)] if carries_pods else ())]
     return render(
         "hardened/filter.nft.j2",
         inbound=inbound,
-        overlay=next(overlay, None) if carries_pods else None,
+        exclusive=[rule for rule in inbound if (rule.protocol, rule.port) in exclusive and rule.blocks],
         overlay_port=OVERLAY,
         metadata=METADATA,
         people_use_role=access_on(node_roles) is Access.LOGIN,

@@ -24,7 +24,15 @@ from pulumi_aws.ec2.route import Route, RouteArgs
 
 from bedplate.permissions import member_kind
 from bedplate.plan.cost import CONTROL_VOLUME, GATEWAY_TYPE, GATEWAY_VOLUME, HUB_VOLUME
-from bedplate.plan.firewall import ANYWHERE, HTTPS, FirewallRule, hub_rules, laptop_peer_rules
+from bedplate.plan.firewall import (
+    ANYWHERE,
+    EXPORTER_PORT,
+    HTTPS,
+    FirewallRule,
+    hub_rules,
+    laptop_peer_rules,
+    metrics_rules,
+)
 from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool
 from bedplate.plan.hub import HUB_HOST, HubPlan
 from bedplate.plan.laptops import Transport, connected_pools
@@ -301,7 +309,7 @@ class LaptopGateway(pulumi.ComponentResource):
         group = RuleGroup(self._name, "Gateway of the laptops", vpc_id, self, public=_OPENVPN_RULES)
         # Security groups do not see packets inside the tunnels between gateways.
         other_pools = connected_pools(plan, pool)[1:] if has_transit(plan) else ()
-        group.allow_in(*laptop_peer_rules(other_pools))
+        group.allow_in(*laptop_peer_rules(other_pools), *metrics_rules(plan, pool.place, EXPORTER_PORT))
         group.allow_out(ANYWHERE)
         return group.group_id
 

@@ -115,17 +115,38 @@ def test_changed_uv_is_replaced(node: Node, operator: Operator) -> None:
 
 
 def test_metrics_are_served_on_the_private_address_only(node: Node) -> None:
-    """node_exporter answers on the private address, and not on loopback."""
-    assert "node_memory_MemTotal_bytes" in node.run(f"curl -fsS --max-time 60 http://{node.address}:9100/metrics")
+    """node_exporter answers on the private address over TLS, and not on loopback."""
+    assert "node_memory_MemTotal_bytes" in metrics(node)
     with pytest.raises(CommandError, match=r"Connection refused|connect to"):
-        node.run("curl -fsS --max-time 20 http://127.0.0.1:9100/metrics")
+        node.run("curl -kfsS --max-time 20 https://127.0.0.1:9100/metrics")
+    with pytest.raises(CommandError, match="400"):
+        node.run(f"curl -fsS --max-time 20 http://{node.address}:9100/metrics")
+
+
+def metrics(node: Node) -> str:
+    """Return what the exporter of a machine says."""
+    return node.run(f"curl -kfsS --max-time 60 https://{node.address}:9100/metrics")
 
 
 def test_textfile_metrics_are_served(node: Node) -> None:
     """node_exporter serves the metrics of text files."""
     node.run("echo 'bedplate_sample 7' > /var/lib/prometheus/node-exporter/sample.prom")
 
-    assert "\nbedplate_sample 7\n" in node.run(f"curl -fsS --max-time 20 http://{node.address}:9100/metrics")
+    assert "\nbedplate_sample 7\n" in metrics(node)
+
+
+def test_collected_metrics_vanish_with_their_collectors(node: Node) -> None:
+    """The exporter serves what the collectors say; after their end nothing of it is left."""
+    file = "/var/lib/prometheus/node-exporter/bedplate-metrics.prom"
+    node.run(f"for i in $(seq 60); do [ -s {file} ] && exit; sleep 0.5; done; exit 1")
+    collected = metrics(node)
+    node.run("systemctl stop bedplate-metrics")
+    left = metrics(node)
+    node.run("systemctl start bedplate-metrics")
+
+    assert 'bedplate_collector_ok{collector="mounts"} 1\n' in collected
+    assert "bedplate_bundle_info" not in collected  # an operator has applied the roles
+    assert "bedplate_collect" not in left
 
 
 def test_killed_node_exporter_restarts(node: Node) -> None:

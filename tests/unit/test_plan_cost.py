@@ -150,8 +150,9 @@ def test_the_labs_quotas_match_a_manual_calculation() -> None:
     # up.
     assert quotas["us-west-2", "gp3 storage, TiB"] == (2, 62)
     # The control plane's: two laptop pools and a site for SSH and for the API; three blocks of each other region and
-    # the nodes' group for API, overlay and kubelet; the site for the last two; its own group; the hub.
-    assert quotas["us-west-2", "rules in a security group"] == (2 * (2 + 1) + 3 * (2 * 3 + 1) + 2 + 1 + 1,) * 2
+    # the nodes' group for API, overlay and kubelet; the site for the last two; its own group; the hub for the
+    # API, the exporter and the kubelet.
+    assert quotas["us-west-2", "rules in a security group"] == (2 * (2 + 1) + 3 * (2 * 3 + 1) + 2 + 1 + 1 + 2,) * 2
     assert quotas["us-west-2", "elastic addresses"] == (2, 2)
     assert quotas["us-west-2", "Auto Scaling groups"] == (10 + 3 + 1 + 1,) * 2
 

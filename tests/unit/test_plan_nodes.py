@@ -14,7 +14,17 @@ from hypothesis import given, settings
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import FleetPlan, Record
-from bedplate.plan.firewall import NFS, SSH, TCP, WORKER_PORTS
+from bedplate.plan.firewall import (
+    EXPORTER_PORT,
+    GPU_EXPORTER_PORT,
+    KUBELET,
+    METRICS_PORTS,
+    NFS,
+    SSH,
+    TCP,
+    WORKER_PORTS,
+    metrics_rules,
+)
 from bedplate.plan.fleet import (
     GROUP_IDS,
     PEOPLE_IDS,
@@ -28,7 +38,6 @@ from bedplate.plan.fleet import (
 from bedplate.plan.links import API_PORT, machine_blocks
 from bedplate.plan.mounts import MountKind
 from bedplate.plan.nodes import (
-    EXPORTER_PORT,
     OPENVPN,
     NodePlan,
     NodeRole,
@@ -42,6 +51,7 @@ from bedplate.plan.planner import image_parameter, image_places, plan_fleet, req
 from bedplate.plan.reachability import Endpoint, EndpointKind, Flow, endpoints
 from bedplate.plan.space import fixed_block
 from bedplate.spec import Fleet
+from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Clients
 from bedplate.spec.text import RESERVED_USERS
 from tests.testlab.fleets.policy import is_reachable
@@ -292,10 +302,51 @@ def test_a_machine_knows_every_fixed_address() -> None:
     assert hosts["control-1.us-west-2.lab.internal"] == (LAB.addresses["control-1.us-west-2"],)
 
 
-@pytest.mark.parametrize("name", ["gate.cellar", "nas.cellar", "control-1.us-west-2", "laptops.us-west-2"])
-def test_no_rule_opens_the_exporter(name: str) -> None:
-    """Metrics of gateways, file servers and the control plane are closed: they name laptops, and no scraper exists."""
-    assert not [rule for rule in _node(name).firewall_rules if rule.port == EXPORTER_PORT]
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gate.cellar",
+        "nas.cellar",
+        "titan-01.cellar",
+        "workbench-cpu-1.us-west-2",
+        "control-1.us-west-2",
+        "hub.us-west-2",
+    ],
+)
+def test_only_the_hub_reads_metrics(name: str) -> None:
+    """Metrics name people, laptops and runs: the packet filter of each machine has one rule for its exporter."""
+    assert LAB.hub
+    rules = [rule.block for rule in _node(name).firewall_rules if rule.port == EXPORTER_PORT]
+
+    assert rules == [IPv4Network(LAB.hub.address)]
+    assert _node(name).is_observed
+
+
+def test_without_a_hub_nobody_reads_metrics() -> None:
+    """No rule opens an exporter in a fleet without a hub."""
+    nodes = (*_all_nodes(plan_of(EXAMPLES / "gpu-box.yaml")), *_all_nodes(plan_of(EXAMPLES / "minimal.yaml")))
+
+    assert nodes
+    assert not [rule for node in nodes for rule in node.firewall_rules if rule.port in {*METRICS_PORTS, KUBELET}]
+    assert not any(node.is_observed for node in nodes)
+
+
+@pytest.mark.parametrize("name", ["titan-01.cellar", "titan-03.cellar", "workbench-gpu-1.us-west-2", "nas.cellar"])
+def test_the_exporter_of_gpus_is_open_where_gpus_are(name: str) -> None:
+    """A machine without GPUs has no rule for their exporter."""
+    node = _node(name)
+
+    assert bool(node.gpus) == any(rule.port == GPU_EXPORTER_PORT for rule in node.firewall_rules)
+
+
+def test_the_hub_reads_metrics_where_a_network_path_leads() -> None:
+    """Without a connection between regions, machines of the others admit no hub, and the hub gets no metrics."""
+    alone = replace(LAB, interconnect=Interconnect.NONE)
+    others = {region.name: [*metrics_rules(alone, region.name, EXPORTER_PORT)] for region in alone.regions}
+
+    assert {name: bool(rules) for name, rules in others.items()} == {
+        region.name: region.name == "us-west-2" for region in alone.regions
+    }
 
 
 @pytest.mark.parametrize(

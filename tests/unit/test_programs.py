@@ -24,6 +24,7 @@ START = "/usr/local/sbin/start"
     ("name", "arguments", "printed", "python"),
     [
         ("gate", "--help", "--burn-in", sys.executable),
+        ("metrics", "--help", "MOUNT", sys.executable),
         ("worker", "", "usage: bedplate-worker", sys.executable),
         ("gateway", "--help", "activate", sys.executable),
         ("agent", "", "follow RUN", oldest_python()),

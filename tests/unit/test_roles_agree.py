@@ -9,7 +9,19 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.permissions import node_kinds
 from bedplate.plan import FleetPlan
-from bedplate.plan.firewall import BGP, DNS, HTTPS, IKE, NFS, OVERLAY, SSH, WORKER_PORTS
+from bedplate.plan.firewall import (
+    BGP,
+    DNS,
+    EXPORTER_PORT,
+    GPU_EXPORTER_PORT,
+    HTTPS,
+    IKE,
+    KUBELET,
+    NFS,
+    OVERLAY,
+    SSH,
+    WORKER_PORTS,
+)
 from bedplate.plan.fleet import Access
 from bedplate.plan.links import API_PORT
 from bedplate.plan.nodes import OPENVPN, NodePlan, NodeRole, Platform, permanent_nodes, pool_node, pool_nodes
@@ -86,6 +98,8 @@ LISTENERS: Mapping[str, frozenset[int]] = {
     "openvpn": frozenset({DNS, *(port for _, port in OPENVPN)}),
     "guard": frozenset({*IKE, BGP}),
     "hub": frozenset({HTTPS}),
+    "monitoring": frozenset({EXPORTER_PORT}),
+    "nvidia": frozenset({GPU_EXPORTER_PORT}),
 }
 
 
@@ -102,7 +116,7 @@ def test_every_open_port_has_a_listener(file: Path) -> None:
         listening = {port for role in names_of(node) for port in LISTENERS.get(role, ())}
         opened = {rule.port for rule in node.firewall_rules if rule.port is not None}
         # A worker of a site has its role once the cluster exists.
-        later = set() if node.cluster else {OVERLAY}
+        later = set() if node.cluster else {OVERLAY, KUBELET}
         assert opened - listening <= later, node.name
 
 

@@ -354,7 +354,13 @@ def test_an_invalid_fleet_file_is_reported_without_a_traceback(  # noqa: PLR0913
 
 
 @pytest.mark.parametrize(
-    "path", ["gate/bedplate-gate.service", "monitoring/exporter.service", "storage/tunnel.service.j2"]
+    "path",
+    [
+        "gate/bedplate-gate.service",
+        "monitoring/exporter.service.j2",
+        "monitoring/bedplate-metrics.service.j2",
+        "storage/tunnel.service.j2",
+    ],
 )
 def test_units_beside_mounts_do_not_open_home(path: str) -> None:
     """ProtectHome, a strict ProtectSystem and DynamicUser open /home: the unit fails while its file server is down."""

@@ -1,5 +1,6 @@
 """The roles of gateways (`guard`, `openvpn`, `vpnagent`) and the role `monitoring`."""
 
+import json
 from ipaddress import IPv4Address
 
 import pytest
@@ -8,9 +9,10 @@ from pyinfra.api.exceptions import DeployError
 from bedplate.errors import InputError
 from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.nodes import permanent_nodes
+from roles.base import STAGES
 from roles.catalog import names_of, roles_of
 from roles.guard.role import BGP_DAEMONS, SERVICE, Guard, KernelLacks
-from roles.monitoring.role import LOOPBACK, Monitoring, PrivateAddress
+from roles.monitoring.role import KEYS, LOOPBACK, MAKE_KEY, WEB, Monitoring, PrivateAddress
 from roles.openvpn.role import OpenVpn, gateway_files
 from roles.system import UnitStates
 from roles.vpnagent.role import VpnAgent, agent_files
@@ -226,7 +228,9 @@ def test_the_exporter_is_restarted_after_a_change() -> None:
     """A new address restarts the exporter; a second run does not."""
     running = DEBIAN.but(
         {
-            "deb.DebPackages": ("ii  prometheus-node-exporter  1.5.0  amd64  -",),
+            "deb.DebPackages": tuple(
+                f"ii  {name}  1.5.0  amd64  -" for name in ("prometheus-node-exporter", "openssl", "python3")
+            ),
             UnitStates.name: ("active", f"multi-user.target.wants/{UNIT}"),
         }
     )
@@ -238,6 +242,36 @@ def test_the_exporter_is_restarted_after_a_change() -> None:
 
     assert same.changes == []
     assert moved.changes == ["Configure the exporter", "Restart the exporter"]
+
+
+def test_an_observed_machine_serves_over_tls() -> None:
+    """With a hub the exporter has a key that is made on the machine, and its collectors run; without, neither."""
+    alone, observed = (Recorder(DEBIAN).play(Monitoring(IPv4Address("10.0.0.1"), seen)) for seen in (False, True))
+
+    web = json.loads(observed.written(WEB))["tls_server_config"]
+    drop_in = observed.written(f"/etc/systemd/system/{UNIT}.d/60-bedplate.conf")
+    assert f"--web.config.file={WEB} " in observed.written(SETTINGS)
+    assert f"ExecStartPre=+{MAKE_KEY}" in drop_in.splitlines()
+    assert {web["cert_file"], web["key_file"]} == {f"{KEYS}/tls.crt", f"{KEYS}/tls.key"}
+    assert not [file for file in observed.disk.entries if file.startswith(KEYS)]
+    assert observed.step("Start the collectors of metrics").changed
+    assert "web.config" not in alone.written(SETTINGS)
+    assert not [name for name in alone.names if "metrics of" in name or "collectors" in name]
+    assert not {WEB, MAKE_KEY} & alone.disk.entries.keys()
+
+
+def test_changed_collectors_restart_without_the_exporter() -> None:
+    """New mounts restart the collectors only."""
+    recorder = Recorder(DEBIAN.but({UnitStates.name: ("active", f"multi-user.target.wants/{UNIT}")}))
+    recorder.play(Monitoring(IPv4Address("10.0.0.1"), is_observed=True))
+
+    mounted = recorder.play(Monitoring(IPv4Address("10.0.0.1"), is_observed=True, mounts=("/home",)), stages=STAGES[1:])
+
+    assert "Restart the collectors of metrics" in mounted.changes
+    assert "Restart the exporter" not in mounted.changes
+    assert "ExecStart=/usr/local/sbin/bedplate-metrics /home\n" in mounted.written(
+        "/etc/systemd/system/bedplate-metrics.service"
+    )
 
 
 def test_the_installed_exporter_listens_on_loopback() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyinfra.api.facts import FactBase
 
-from bedplate.plan.firewall import ANYWHERE, FirewallRule
+from bedplate.plan.firewall import ANYWHERE, METRICS_PORTS, FirewallRule
 from bedplate.plan.nodes import NodeRole
 from roles.base import file_text
 from roles.hardened.firewall import (
@@ -467,6 +467,18 @@ def test_only_workbenches_forward_for_containers(node_role: NodeRole) -> None:
     overlay = "udp dport 8472 counter drop"
     expected = ["ct state established,related accept", published, reject, overlay, *bridges, "counter drop"]
     assert rules == (expected if node_role in HOSTS else [])
+
+
+@pytest.mark.parametrize("port", METRICS_PORTS)
+def test_metrics_are_for_the_hub_alone(port: int) -> None:
+    """Where all nodes and pods are admitted, only the hub reads the exporters; the machine itself does by loopback."""
+    hub = FirewallRule(f"metrics-{port}-from-hub", "Metrics", IPv4Network("10.64.32.9/32"), "tcp", port)
+    lines = chain(ruleset((ALL, SSH, hub), frozenset({NodeRole.WORKBENCH})), "input")
+
+    drop = lines.index(f"tcp dport {port} ip saddr != @from_tcp_{port} counter drop")
+    assert lines.index('iif "lo" accept') < drop < lines.index("ip saddr @from_all accept")
+    assert f"ip saddr @from_tcp_{port} tcp dport {port} accept" in lines
+    assert not [line for line in chain(ruleset((ALL, SSH), frozenset()), "input") if f"dport {port}" in line]
 
 
 def values(text: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ A line counts by its number and by its word: Fatal or Non-fatal. errors.txt has 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from ..program import ProgramError
 from .machine import Machine
 from .verdict import Action, Finding, by_action, unfinished, unknown
 
+ERRORS = Path(__file__).with_name("errors.txt")
 _CHECK = "gpu-errors"
 _TIME = re.compile(r"^(\d{9,}\.\d+) ")
 _NUMBERED = re.compile(r"\b(S?Xid) \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
@@ -53,22 +54,24 @@ def _numbers(text: str) -> frozenset[int] | None:
 
 
 @dataclass
-class _Entry:
-    """An error of a device: how often it is in the log, since when, and with which words."""
+class Entry:
+    """An error of a device: how often it is in the log, since when, when last, and with which words."""
 
     count: int = 0
     since: float = 0.0
+    last: float = 0.0
     words: str = ""
 
     def add(self, time: float, words: str) -> None:
-        self.count, self.since, self.words = self.count + 1, self.since or time, words
+        """Count the error once more."""
+        self.count, self.since, self.last, self.words = self.count + 1, self.since or time, time, words
 
     def __str__(self) -> str:
         times = f"{self.count} times" if self.count > 1 else "once"
         return f"{times} since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.since else times
 
 
-_Key = tuple[str, str, int, str]
+Key = tuple[str, str, int, str]
 """Kind, device, number and word of an error; the word is the pattern's for an error without a number."""
 
 
@@ -82,17 +85,23 @@ def check_kernel_log(machine: Machine) -> Iterator[Finding]:
         return
     if result.error:
         yield unknown(_CHECK, result.error, Action.REPAIR)
-    rules = read_rules(Path(__file__).with_name("errors.txt").read_text(encoding="utf-8").splitlines())
+    rules = read_rules(ERRORS.read_text(encoding="utf-8").splitlines())
     entries = read_errors(result.text.splitlines(), rules)
     yield from (_finding(key, entry, rules) for key, entry in sorted(entries.items()))
     if not entries and not result.error:
         yield Finding(_CHECK, "no error in the kernel log")
 
 
-def read_errors(lines: Iterable[str], rules: Iterable[Rule]) -> Mapping[_Key, _Entry]:
+def read_errors(lines: Iterable[str], rules: Iterable[Rule]) -> Mapping[Key, Entry]:
     """Return the errors in lines of the log, with or without a Unix time."""
+    entries: dict[Key, Entry] = {}
+    add_errors(entries, lines, rules)
+    return complete(entries)
+
+
+def add_errors(entries: MutableMapping[Key, Entry], lines: Iterable[str], rules: Iterable[Rule]) -> None:
+    """Add the errors in further lines of the log."""
     patterns = {rule.words: re.compile(rule.words) for rule in rules if rule.kind == "words"}
-    entries: dict[_Key, _Entry] = {}
     device, time = "", 0.0
     for line in lines:
         if match := _TIME.match(line):
@@ -101,13 +110,17 @@ def read_errors(lines: Iterable[str], rules: Iterable[Rule]) -> Mapping[_Key, _E
             kind, where, number, rest = numbered.groups()
             words = _PROGRAM.sub("", rest)
             key = (kind.lower(), where, int(number), "" if int(number) == _ADVICE_NUMBER else _word(words))
-            entries.setdefault(key, _Entry()).add(time, words)
+            entries.setdefault(key, Entry()).add(time, words)
             continue
         # A message has several lines: the first one names the device.
         device = found[0] if (found := _BUS_ID.search(line)) else device
         for pattern, compiled in patterns.items():
             if compiled.search(line):
-                entries.setdefault(("words", device, 0, pattern), _Entry()).add(time, line)
+                entries.setdefault(("words", device, 0, pattern), Entry()).add(time, line)
+
+
+def complete(entries: Mapping[Key, Entry]) -> Mapping[Key, Entry]:
+    """Return errors without the lines about their details."""
     # Lines with details of an error have its number, but not its word.
     worded = {key[:3] for key in entries if key[3]}
     return {key: entry for key, entry in entries.items() if key[3] or key[:3] not in worded}
@@ -118,7 +131,16 @@ def _word(text: str) -> str:
     return "" if match is None else "nonfatal" if match[1] else "fatal"
 
 
-def _finding(key: _Key, entry: _Entry, rules: Iterable[Rule]) -> Finding:
+def action_of(key: Key, entry: Entry, rules: Iterable[Rule]) -> str:
+    """Return what an error asks for: the worst action of its rules, or what the driver has advised last."""
+    kind, _, number, word = key
+    if number == _ADVICE_NUMBER and (advice := _ADVICE.search(entry.words)):
+        return _advised(advice[1].lower())
+    actions = {rule.action for rule in rules if _applies(rule, kind, number, word)}
+    return max(actions, key=lambda name: _SEVERITY[name], default="unknown")
+
+
+def _finding(key: Key, entry: Entry, rules: Iterable[Rule]) -> Finding:
     kind, device, number, word = key
     where = f" on {device}" if device else ""
     if kind == "words":
@@ -127,11 +149,9 @@ def _finding(key: _Key, entry: _Entry, rules: Iterable[Rule]) -> Finding:
     else:
         name = " ".join((f"{'SXid' if kind == 'sxid' else 'Xid'} {number}", *filter(None, (word,))))
     text = f"{name}{where}, {entry}"
-    actions = {rule.action for rule in rules if _applies(rule, kind, number, word)}
-    action = max(actions, key=lambda name: _SEVERITY[name], default="unknown")
     if number == _ADVICE_NUMBER and (advice := _ADVICE.search(entry.words)):
-        text, action = f"{text}: {advice[1]}", _advised(advice[1].lower())
-    return by_action(_CHECK, text, action, int(entry.since))
+        text = f"{text}: {advice[1]}"
+    return by_action(_CHECK, text, action_of(key, entry, rules), int(entry.since))
 
 
 def _applies(rule: Rule, kind: str, number: int, word: str) -> bool:

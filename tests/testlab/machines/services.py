@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from subprocess import CompletedProcess, TimeoutExpired
 from time import sleep
 
-from bedplate.plan.firewall import NFS
+from bedplate.plan.firewall import EXPORTER_PORT, NFS
 from bedplate.plan.hub import HUB_CERTIFICATE, HubPlan
 from bedplate.plan.links import API_PORT
 from bedplate.plan.mounts import MountKind
-from bedplate.plan.nodes import EXPORTER_PORT, NodeRole
+from bedplate.plan.nodes import NodeRole
 from roles.catalog import names_of, roles_of
 from roles.hub.role import BACKUP
 from roles.jobs.role import RUNS
@@ -31,7 +31,6 @@ from tests.testlab.network.netlab import LabError, until
 # Hosts of the fleet: a workbench of the home region, and one of no place.
 COLLEAGUE, OUTSIDE = "10.64.33.200", "203.0.113.77"
 _FOR_PEOPLE = frozenset({NodeRole.WORKBENCH})
-_COMPUTES = frozenset({NodeRole.WORKBENCH, NodeRole.WORKER})
 ENDS = ("dump", "tar")
 Service = Callable[[Whole], None]
 
@@ -214,15 +213,17 @@ def check_gate(machine: Whole) -> None:
 
 
 def check_metrics(machine: Whole) -> None:
-    """Machines of people read the metrics of workbenches and workers; other hosts, and of others, nobody."""
-    readers = {COLLEAGUE: bool(machine.planned.roles & _COMPUTES), OUTSIDE: False}
-    url = f"http://{machine.node.address}:{EXPORTER_PORT}/metrics"
+    """The hub reads metrics over TLS; other machines of the fleet and other hosts read none."""
+    assert machine.plan.hub
+    hub = {} if machine.planned.hub else {str(machine.plan.hub.address): True}
+    readers = {**hub, COLLEAGUE: False, OUTSIDE: False}
+    url = f"https://{machine.node.address}:{EXPORTER_PORT}/metrics"
     for address, may in readers.items():
         add_address(machine.lab, address)
-        words = ("-sS", "--noproxy", "*", "--interface", address, "--max-time", "30" if may else "3", url)
+        words = ("-sSk", "--noproxy", "*", "--interface", address, "--max-time", "30" if may else "3", url)
         done = machine.lab.workstation.run("curl", *words)
         assert ("node_memory_MemTotal_bytes" in done.stdout) == may, f"{address}: {done.stdout[:100]}{done.stderr}"
-    here = machine.as_person("ada", f"curl -sS --noproxy '*' --max-time 30 {url}")
+    here = machine.as_person("ada", f"curl -sSk --noproxy '*' --max-time 30 {url}")
     assert "node_memory_MemTotal_bytes" in here
 
 
