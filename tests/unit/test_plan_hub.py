@@ -2,14 +2,14 @@
 
 import json
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.permissions import HUB, permissions
 from bedplate.plan import FleetPlan
-from bedplate.plan.firewall import NFS
+from bedplate.plan.firewall import EXPORTER_PORT, NFS
 from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import NodeRole, Platform, find_node, permanent_nodes
 from bedplate.plan.published import fleet_document
@@ -86,7 +86,10 @@ def test_the_hub_admits_https_from_the_fleet_only(hub: str) -> None:
         assert any(address in block for block in blocks), name
     edge = find_endpoint(plan, "us-west-2a/edge").address
     assert not any(edge in block for block in blocks)
-    assert {rule.port for rule in node.firewall_rules} == {22, 443}
+    assert {rule.port for rule in node.firewall_rules} == {22, 443, EXPORTER_PORT}
+    # Its own exporter, which it asks by loopback.
+    own = [rule.block for rule in node.firewall_rules if rule.port == EXPORTER_PORT]
+    assert own == [IPv4Network(plan.hub.address)]
 
 
 @pytest.mark.parametrize("hub", [IN_REGION, AT_SITE])

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from bedplate.errors import InputError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
 from bedplate.plan import Record, plan_fleet
-from bedplate.plan.firewall import WORKER_PORTS, control_rules, node_rules, storage_rules
+from bedplate.plan.firewall import KUBELET, METRICS_PORTS, WORKER_PORTS, control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.stacks import parts, stack_name
 from bedplate.rules import Level
@@ -295,13 +296,15 @@ def test_the_shared_nat_gateway_does_not_depend_on_the_order_of_zones() -> None:
     assert set(nat_gateway_zones(Egress.SHARED, reordered).values()) == {"us-west-2a"}
 
 
-def test_nodes_accept_ssh_only_from_laptops_and_sites(plan: FleetPlan) -> None:
-    """Every rule of nodes with a port allows SSH from a laptop pool or a LAN."""
+def test_nodes_accept_ssh_from_laptops_and_sites_and_the_hub(plan: FleetPlan) -> None:
+    """Every rule of nodes with a port allows SSH from a laptop pool or a LAN, or metrics from the hub."""
     blocks = {pool.block for pool in plan.laptops} | {site.networks[site.name] for site in plan.sites}
+    assert plan.hub
 
     rules = {(rule.port, rule.block) for rule in node_rules(plan, plan.home) if rule.port is not None}
 
-    assert rules == {(22, block) for block in blocks}
+    metrics = {(port, IPv4Network(plan.hub.address)) for port in (*METRICS_PORTS, KUBELET)}
+    assert rules == {(22, block) for block in blocks} | metrics
 
 
 def test_nodes_accept_node_subnets_of_other_regions_and_no_edge_subnets(plan: FleetPlan) -> None:
@@ -349,13 +352,14 @@ def test_the_control_plane_accepts_workers_of_all_places(plan: FleetPlan) -> Non
 
 
 def test_places_without_workers_have_no_worker_rules(plan: FleetPlan) -> None:
-    """SSH pools and sites without workers need neither port."""
+    """SSH pools and sites without workers need neither port; the hub asks the kubelets of the members."""
     ssh_pools = tuple(pool for pool in plan.pools if pool.use is Use.SSH)
     sites = tuple(replace(site, spec=site.spec.model_copy(update={"machines": {}})) for site in plan.sites)
 
     rules = control_rules(replace(plan, pools=ssh_pools, sites=sites))
 
-    assert not {rule.port for rule in rules} & {port for _, _, port in WORKER_PORTS}
+    ports = {rule.port for rule in rules if not rule.name.endswith("-from-hub")}
+    assert not ports & {port for _, _, port in WORKER_PORTS}
 
 
 def test_rule_names_are_unique(plan: FleetPlan) -> None:
