@@ -8,13 +8,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bedplate.monitoring.layer import INTERVAL, SAMPLE_LIMIT
 from bedplate.monitoring.targets import EXPECTED
 from bedplate.plan.hub import ALERTMANAGER_PORT, ALERTS_PORT, PROMETHEUS_PORT
 
 Settings = dict[str, Any]
-INTERVAL, TIMEOUT = "15s", "10s"
-# Of an exporter: a machine with 8 GPUs and EFA has 3,000 series. More samples, or more bytes, count as no answer.
-_MOST_SAMPLES, _MOST_BYTES, _MOST_LABELS, _LONGEST_LABEL = 20_000, "16MB", 40, 512
+_EACH, _TIMEOUT = f"{INTERVAL}s", "10s"
+# More bytes, or more or longer labels of an exporter, count as no answer.
+_MOST_BYTES, _MOST_LABELS, _LONGEST_LABEL = "16MB", 40, 512
 # Seconds that alerts of a place wait for each other, between two messages about changes, and until the next reminder.
 _WAIT, _BETWEEN, _AGAIN = "10s", "2m", "12h"
 
@@ -28,9 +29,9 @@ def prometheus_settings(fleet: str, hub: str, folder: str, targets: str, remote_
     jobs += [_own("prometheus", hub, PROMETHEUS_PORT), _own("alertmanager", hub, ALERTMANAGER_PORT)]
     settings: Settings = {
         "global": {
-            "scrape_interval": INTERVAL,
-            "scrape_timeout": TIMEOUT,
-            "evaluation_interval": INTERVAL,
+            "scrape_interval": _EACH,
+            "scrape_timeout": _TIMEOUT,
+            "evaluation_interval": _EACH,
             "external_labels": {"fleet": fleet},
         },
         "rule_files": [f"{folder}/rules/*.json"],
@@ -63,7 +64,7 @@ def _exporters(job: str, hub: str, targets: str) -> Settings:
         "tls_config": {"insecure_skip_verify": True},
         "file_sd_configs": [{"files": [f"{targets}/{job}.json"], "refresh_interval": "1m"}],
         "metric_relabel_configs": [*wins, {"regex": "exported_(?:place|group|role)", "action": "labeldrop"}],
-        "sample_limit": _MOST_SAMPLES,
+        "sample_limit": SAMPLE_LIMIT,
         "body_size_limit": _MOST_BYTES,
         "label_limit": _MOST_LABELS,
         "label_value_length_limit": _LONGEST_LABEL,

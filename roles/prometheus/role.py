@@ -11,7 +11,8 @@ from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.operations import files, systemd
 
-from bedplate.monitoring.settings import alertmanager_settings, prometheus_settings
+from bedplate.monitoring import alerts, layer
+from bedplate.monitoring.settings import alertmanager_settings, prometheus_settings, rules_text
 from bedplate.monitoring.targets import TARGETS, watch_files
 from bedplate.plan.hub import ALERTMANAGER_PORT, HUB_FOLDER, METRICS_UID, PROMETHEUS_PORT, HubPlan
 from roles.base import UNITS, Changes, DiskSpace, ManagedFile, Role, changed, put_files, render
@@ -71,6 +72,8 @@ class Prometheus(Role):
         remote_write = self.hub.remote_write
         settings = prometheus_settings(self.fleet, self.hub.node, FOLDER, TARGETS, remote_write)
         yield ManagedFile("Configure Prometheus", f"{FOLDER}/prometheus.json", settings)
+        for name, groups in (("layer", layer.groups()), ("alerts", alerts.groups())):
+            yield ManagedFile(f"Write rules: {name}", f"{FOLDER}/rules/{name}.json", rules_text(groups))
         yield ManagedFile("Configure Alertmanager", f"{FOLDER}/alertmanager.json", alertmanager_settings())
         for service, memory, credential in (
             (PROMETHEUS, "70%", TOKEN if remote_write else ""),

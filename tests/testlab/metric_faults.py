@@ -71,10 +71,10 @@ MACHINES = (
     Fault("kubelet-silent", "ExporterSilent", 5, {"up{job=kubelet}": (1, 0)}, {"up{job=kubelet}": _PAUSE}, _CONTROL),
     Fault("label-explosion", "TooManySeries", 2,
           {"up{job=gpu}": (1, 0), "scrape_samples_scraped{job=gpu}": (400, 90000)},
-          {"scrape_samples_scraped{job=gpu}": (400, 4900)}, _GPUS),
+          {"scrape_samples_scraped{job=gpu}": (400, 19000)}, _GPUS),
     Fault("huge-node-exporter", "TooManySeries", 2,
           {"*": (), "up{job=node}": (1, 0), "scrape_samples_scraped{job=node}": (900, 90000)},
-          {"scrape_samples_scraped{job=node}": (900, 4900)}, _CONTROL),
+          {"scrape_samples_scraped{job=node}": (900, 19000)}, _CONTROL),
     Fault("clock-off-by-an-hour", "ClockOff", 2, {"node_time_seconds": ("0+60", "3600+60")},
           {"node_time_seconds": ("0+60", "2+60")}, _WORKER),
     Fault("disk-full", "DiskFull", 2, {_ROOT: (40e9, 3e9)}, {_ROOT: (40e9, 6e9)}, _CONTROL),
@@ -213,7 +213,7 @@ SLOW = (
           {**_IDLE, "DCGM_FI_DEV_FB_USED": (60000, 400), "bedplate_gpu_owner": (1, None)},
           {**_IDLE, "DCGM_FI_DEV_FB_USED": (60000, 400), "bedplate_gpu_owner": (1, None),
            "bedplate_machine_usd_per_hour": (8, 4)},
-          _GPUS),
+          {**_GPUS, "group": "train"}),
 )  # fmt: skip
 DAYS = (
     Fault("old-bundle", "BundleBehind", 8,

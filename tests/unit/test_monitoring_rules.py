@@ -27,7 +27,20 @@ from tests.testlab.metric_faults import (
 from tests.testlab.raw_metrics import SYSTEM, Machine, Series, changed
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+STATES = ("busy", "held", "stuck", "free")
+RAW = re.compile(r"(?<![:\w])(DCGM_|node_|up\b|scrape_|bedplate_|prometheus_|alertmanager_)")
 FIRING = 'group by (alertname, place, person) (ALERTS{alertstate="firing"})'
+
+
+def unnamed() -> str:
+    """Return a query of firing alerts without a label that their text names: Prometheus would leave its place empty."""
+    parts = list[str]()
+    for alert in ALERTS:
+        names = set(re.findall(r"\{([a-z]+)\}", alert.text)) - {"age", "usd"}
+        rest = ",".join(f'{name}!=""' for name in sorted(names))
+        own = f'alertname="{alert.name}",alertstate="firing"'
+        parts += [f"(ALERTS{{{own}}} unless ALERTS{{{own},{rest}}})"] if names else []
+    return " or ".join(parts)
 
 
 def write_rules(folder: Path) -> list[str]:
@@ -102,7 +115,8 @@ def checks(faults: tuple[Fault, ...], *, twin: bool, onset: int, length: int, mi
             {"expr": FIRING, "eval_time": f"{(onset + time) * minutes}m",
              "exp_samples": [] if twin else firing(faults, time, length)}
             for time in sorted(times)
-        ],
+        ]
+        + [{"expr": unnamed(), "eval_time": f"{(length - 1) * minutes}m", "exp_samples": []}],
     }  # fmt: skip
 
 
@@ -132,3 +146,44 @@ def test_slow_faults_fire_within_days(tmp_path: Path, *, twin: bool) -> None:
     """Disks that fill, old bundles and idle GPUs: the same in steps of half an hour."""
     assert run_rules(tmp_path, [checks(SLOW, twin=twin, **HALF_HOURS)], 30) == ""
     assert run_rules(tmp_path, [checks(DAYS, twin=twin, **QUARTER_DAYS)], 360) == ""
+
+
+def sections() -> dict[str, str]:
+    """Return the runbook sections of the page, by name."""
+    parts = re.split(r"^#### (\w+)\n", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_each_alert_has_a_runbook_with_its_kind_and_its_wait() -> None:
+    """And each section has an alert, so a page of night duty is not about an alert of before."""
+    heads = {name: re.search(r"\*(\w+), after (\w+)\.\*", text) for name, text in sections().items()}
+
+    found = {name: (head[1], head[2]) for name, head in heads.items() if head}
+    assert found == {alert.name: (alert.severity.value, alert.wait) for alert in ALERTS}
+
+
+def test_each_runbook_says_what_to_do() -> None:
+    """After the meaning there are numbered steps."""
+    assert [name for name, text in sections().items() if "\n\n1. " not in text] == []
+
+
+def test_each_alert_has_a_fault() -> None:
+    """A fault has a twin, so an alert without a fault and a twin fails here; the catalogue has at least 30."""
+    assert {fault.alert for fault in FAULTS} == {alert.name for alert in ALERTS}
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 30
+
+
+def test_the_page_has_each_series_of_the_layer() -> None:
+    """Its table is what dashboards and scripts may rely on."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert [row for row in rows if row[0] not in STATES] == [(record.name, record.about) for record in layer.RECORDS]
+
+
+def test_alerts_read_only_the_layer() -> None:
+    """And only series that it has."""
+    names = {name for alert in ALERTS for name in re.findall(r"[a-z_]+:[a-z_]+", alert.expr)}
+    raw = [alert.name for alert in ALERTS if RAW.search(alert.expr)]
+
+    assert names <= {f"bedplate:{record.name}" for record in layer.RECORDS}
+    assert raw == []
