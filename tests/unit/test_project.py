@@ -147,7 +147,7 @@ def test_an_unknown_command_or_option_is_found(capsys: pytest.CaptureFixture[str
 
 
 PLAIN_PAGES = ("README.md", *(f"docs/{name}.md" for name in (
-    "get-started", "fleet-file", "machines", "kubernetes", "capacity", "researchers"
+    "get-started", "fleet-file", "machines", "kubernetes", "capacity", "monitoring", "researchers"
 )))  # fmt: skip
 MAX_WORDS = 25
 
