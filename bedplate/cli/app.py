@@ -74,6 +74,7 @@ COMMANDS = (
     Command("recover", "deploy:recover", "bedplate recover"),
     Command("status", "status:status", "bedplate status --json"),
     Command("doctor", "status:doctor", "bedplate doctor"),
+    Command("top", "watch:top", "bedplate top --fleet examples/lab.yaml"),
     Command("smoke", "smoke:smoke", "bedplate smoke --plan"),
     Command("ssh", "ssh:ssh", "bedplate ssh box -- nvidia-smi"),
     Command("schema", "plan:schema", "bedplate schema > fleet.schema.json"),
@@ -152,6 +153,14 @@ HUB_COMMANDS = (
     Command("prune", "hub:prune", "bedplate hub prune --older 90d --dry-run"),
     Command("purge", "hub:purge", "bedplate hub purge 4b825dc642cb6eb9a060e54bf8d69288fbee4904"),
 )
+REPORT_COMMANDS = (
+    Command("idle", "watch:idle", "bedplate report idle --week --by run"),
+    Command("cost", "watch:cost", "bedplate report cost --week --by group"),
+)
+WATCH_COMMANDS = (
+    Command("silence", "watch:silence", "bedplate watch silence NodeDown --machine titan-01.cellar --why 'new fan'"),
+    Command("test", "watch:send_test", "bedplate watch test GpuMissing"),
+)
 CAPACITY_COMMANDS = (
     Command("status", "capacity_run:status", "bedplate capacity status fleet.yaml"),
     Command("explain", "capacity_run:explain", "bedplate capacity explain train --fleet fleet.yaml"),
@@ -173,6 +182,8 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "kube": ("Run the Kubernetes cluster.", KUBE_COMMANDS),
         "person": ("Give or remove access.", PERSON_COMMANDS),
         "hub": ("Keep the records of runs.", HUB_COMMANDS),
+        "report": ("Say who uses GPUs, and pays.", REPORT_COMMANDS),
+        "watch": ("Silence and test alerts.", WATCH_COMMANDS),
         "catalog": ("Update facts about AWS.", CATALOG_COMMANDS),
     }
 )

@@ -29,7 +29,8 @@ def hub_of(plan: FleetPlan) -> HubPlan:
 
 
 @contextmanager
-def _connected(operator: Operator, plan: FleetPlan) -> Iterator[Connection]:
+def connected_hub(operator: Operator, plan: FleetPlan) -> Iterator[Connection]:
+    """Yield the hub of a plan over SSH. Raises InputError for a fleet without one."""
     name = hub_of(plan).node
     with targets_by_name(operator, plan, [node for node in permanent_nodes(plan) if node.name == name]) as targets:
         yield Connection(targets[name])
@@ -43,7 +44,7 @@ def _facts(hub: Connection, command: str) -> list[tuple[str, str]]:
 
 def status(operator: Operator) -> Result:
     """Return what the hub reports; the exit status is 3 if something is wrong."""
-    with _connected(operator, plan_of(operator)) as hub:
+    with connected_hub(operator, plan_of(operator)) as hub:
         facts = _facts(hub, "status")
     faults = [value for name, value in facts if name == "fault"]
     document = {**{name: value for name, value in facts if name != "fault"}, "faults": faults}
@@ -59,7 +60,7 @@ def journal_command(unit: str | None, *, follows: bool) -> tuple[str, ...]:
 
 def restore(operator: Operator, at: str | None) -> Result:
     """Restore the newest backup up to a time, after a question. Raises InputError if there is none."""
-    with _connected(operator, plan_of(operator)) as hub:
+    with connected_hub(operator, plan_of(operator)) as hub:
         facts = _facts(hub, "list")
         backups = sorted(value for name, value in facts if name == "backup")
         chosen = _chosen(backups, at, hub.name)
@@ -109,7 +110,7 @@ def purge(operator: Operator, ident: str) -> Result:
         listed = (object_versions(client, own.bucket.region, own.bucket.name, folder) for folder in folders)
         return [item for part in listed for item in part if ident in item["Key"] or item["Key"].startswith(HUB_DUMPS)]
 
-    with _connected(operator, plan) as hub:
+    with connected_hub(operator, plan) as hub:
         facts, known = _facts(hub, f"leaked {ident}"), copies()
         if not facts and not any(ident in version["Key"] for version in known):
             raise InputError(f"{hub.name} has no tree or run {ident}", fix=fix)
@@ -134,7 +135,7 @@ def prune(operator: Operator, older: str, *, dry_run: bool) -> Result:
         raise InputError(f"no number of days: {older}", fix="write a number and d, such as 90d")
     plan = plan_of(operator)
     own = hub_of(plan)
-    with _connected(operator, plan) as hub:
+    with connected_hub(operator, plan) as hub:
         (_, until), *sizes = _facts(hub, f"old {older[:-1]}")
         operator.show(f"{int(size) / 1e6:.2f} MB {path}" for size, path in sizes)
         if dry_run or len(sizes) == 1:
@@ -148,7 +149,7 @@ def prune(operator: Operator, older: str, *, dry_run: bool) -> Result:
 
 def rotate(operator: Operator, *, now: bool) -> Result:
     """Make a new key for tokens, after a question if it ends those of runs."""
-    with _connected(operator, plan_of(operator)) as hub:
+    with connected_hub(operator, plan_of(operator)) as hub:
         if now:
             operator.confirm("end the tokens of all running runs, so that their records end?")
         hub.shell(f"{_PROGRAM} rotate{' now' if now else ''}", seconds=60)
@@ -158,7 +159,7 @@ def rotate(operator: Operator, *, now: bool) -> Result:
 
 def refuse_tokens(operator: Operator, plan: FleetPlan, uid: int) -> None:
     """Refuse the hub's tokens of a person from now on. Raises PartialError if the hub is not reached."""
-    with _connected(operator, plan) as hub:
+    with connected_hub(operator, plan) as hub:
         try:
             hub.shell(f"bedplate-hub remove {uid}", seconds=60)
         except PartialError as error:

@@ -122,7 +122,9 @@ def store_of(folder: Path, samples: Samples) -> Iterator[Store]:
             former, series = name, ",".join(f"{key}={json.dumps(value)}" for key, value in labels)
             file.writelines(f"{name}{{{series}}} {value} {at}\n" for at, value in values)
         file.write("# EOF\n")
-    command = ("promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(data))
+    # By default it makes a block of two hours by each reading of the file.
+    words = ("tsdb", "create-blocks-from", "--max-block-duration=1000h", "openmetrics")
+    command = ("promtool", *words, str(text), str(data))
     subprocess.run(command, check=True, capture_output=True)
     text.unlink()
     settings.write_text("{}")

@@ -19,6 +19,8 @@ from tests.testlab.metrics import DAY, HOUR, STEP, Machine, Store, Use, last_sam
 API = "/api/2.0/mlflow/"
 NOW = last_sample(time.time())
 GOOD, HELD, STUCK = "ada-1128-brave-otter", "ada-1128-calm-crane", "ada-1128-keen-eagle"
+# A run with a name of its own, and that of its pods.
+OF_POD, POD = "ada-1128-big_run", "ada-1128-big-run"
 
 
 def machines_at(now: int) -> list[Machine]:
@@ -39,6 +41,7 @@ def machines_at(now: int) -> list[Machine]:
     other = (Use(start, end, "busy", "grace", "grace-1128-fine-fox", 0.4),)
     return [
         Machine("titan-01.cellar", "cellar", "", 0.0, (held, held, free, other)),
+        Machine("p5-0.us-west-2", "us-west-2", "train", 10.0, ((Use(start, end, "busy", "ada", POD, 0.6),),)),
         Machine("p5-1.us-west-2", "us-west-2", "train", 80.0, (good,) * 8),
         Machine("p5-2.us-west-2", "us-west-2", "train", 80.0, (stuck,) * 8),
         Machine("p5-3.us-west-2", "us-west-2", "train", 80.0, (stuck,) * 8),
@@ -69,7 +72,11 @@ def hub(tmp_path: Path, store: Store) -> Iterator[FakeHub]:
         for name in ("query", "query_range"):
             hub.answers[f"/prometheus/api/v1/{name}"] = lambda: _passed_on(hub, store)
         hub.answer(f"{API}experiments/get-by-name", {"experiment": {"experiment_id": "7"}})
-        runs = [_record(GOOD, gpus="8"), _record("ada-1128-small-bee", gpus="0", machine="titan-01.cellar")]
+        runs = [
+            _record(GOOD, gpus="8"),
+            _record(OF_POD, image="torch"),
+            _record("ada-1128-small-bee", gpus="0", machine="titan-01.cellar"),
+        ]
         runs += [_record("ada-1128-kind-kite", "queued", machine="titan-01.cellar", gpus="4")]
         hub.answer(f"{API}runs/search", {"runs": runs})
         yield hub
@@ -93,8 +100,8 @@ def test_runs_are_shown_with_what_their_gpus_do(laptop: Laptop) -> None:
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    rows = {line.split()[0]: line for line in lines[1:5]}
-    assert [*rows] == [STUCK, HELD, GOOD, "ada-1128-small-bee"]
+    rows = {line.split()[0]: line for line in lines[1:6]}
+    assert [*rows] == [STUCK, HELD, OF_POD, GOOD, "ada-1128-small-bee"]
     assert rows[STUCK].split()[1:7] == ["ada", "16", "0%", "480/1280", "GiB", "1,600"]
     assert "p5-2.us-west-2 +1" in rows[STUCK]
     assert re.search(r"stuck: 3[2-4]\.\d GPU hours idle since yesterday, 3[2-4]\d\.\d\d USD$", rows[STUCK])
@@ -102,6 +109,7 @@ def test_runs_are_shown_with_what_their_gpus_do(laptop: Laptop) -> None:
     assert rows[GOOD].split()[1:4] == ["ada", "8", "90%"]
     assert rows[GOOD].endswith("  " + "▇" * 24 + "  p5-1.us-west-2     busy")
     assert rows["ada-1128-small-bee"].split()[1:] == ["ada", "0", "-", "-", "-", "titan-01.cellar", "-"]
+    assert rows[OF_POD].split()[1:4] == ["ada", "1", "60%"]
     waiting = next(line for line in lines if line.lstrip("- ").startswith("ada-1128-kind-kite"))
     assert waiting.endswith("It waits for GPUs of titan-01.cellar.")
 
@@ -143,7 +151,7 @@ def test_figures_that_are_away_leave_the_record(laptop: Laptop, hub: FakeHub) ->
     done = laptop.bp("top")
 
     assert done.returncode == 6
-    assert done.stdout.splitlines()[1].split()[:4] == [GOOD, "ada", "8", "-"]
+    assert done.stdout.splitlines()[2].split()[:4] == [GOOD, "ada", "8", "-"]
     assert "unknown: figures of GPUs: the hub refuses: the hub failed (400)" in done.stdout
     hub.answer("/prometheus/api/v1/query", {"data": {"result": [{"metric": {}, "value": [1, "x"]}]}})
     assert "unknown: figures of GPUs: the hub's answer is not that of Prometheus" in laptop.bp("top").stdout

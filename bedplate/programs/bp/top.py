@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from .hub import BpError, Hub, printable, write
+from .jobset import name_of
 from .queue import queue_lines, read_queue
 from .records import table, tagged_runs
 
@@ -52,6 +53,9 @@ def read_top(hub: Hub, *, is_all: bool) -> Object:
         known = _result(records, unknown, "the record", list)
         waiting = {"runs": [], "more": 0, **_result(line, unknown, "the queue", dict)}
         runs = _rows(_result(samples, unknown, "figures of GPUs", list), _result(strips, unknown, "the day", dict))
+    # Figures have the names of pods, which differ from the id of a run with `_`, or a long one.
+    ids = {(own.get("owner"), name_of(own["id"])): own["id"] for own in map(_tags, known) if "id" in own}
+    runs = {(key[0], ids.get(key, key[1])): {**row, "run": ids.get(key, key[1])} for key, row in runs.items()}
     in_cluster = {run["name"] for run in waiting["runs"]}
     for record in known:
         own = _tags(record)
