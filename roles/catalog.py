@@ -29,6 +29,7 @@ from roles.jobs.role import Jobs
 from roles.kubernetes.role import Kubernetes
 from roles.mlflow.role import Mlflow
 from roles.monitoring.role import Monitoring
+from roles.nvidia.exporter import Exporter
 from roles.nvidia.role import Nvidia, Tools, driver_of
 from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
@@ -60,8 +61,9 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield from (Jobs(node.accounts.having(Access.LOGIN), bool(node.gpus)),) if node.jobs else ()
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_chips().get(node.gpus.model))
-        tools = Tools(driver.branch, node.software, node.nvidia_key, driver.subnets)
-        yield Nvidia(driver, node.platform, NodeRole.WORKBENCH in node.roles, tools)
+        tools = Tools(driver.branch, node.software, node.nvidia_key, driver.subnets, node.is_observed)
+        exporter = Exporter(node.address, NodeRole.WORKER in node.roles) if node.is_observed else None
+        yield Nvidia(driver, node.platform, NodeRole.WORKBENCH in node.roles, tools, exporter)
     if node.fabric:
         yield Efa(node.software)
     if has_frameworks(node):
@@ -115,6 +117,7 @@ def install_digest(node: NodePlan) -> str:
         node.software,
         driver,
         bool(node.gpus),
+        node.is_observed,
         sorted({mount.kind for mount in node.mounts}),
         bool(node.shares),
         bool(node.buckets) and NodeRole.WORKBENCH in node.roles,

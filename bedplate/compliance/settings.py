@@ -31,6 +31,14 @@ def applies_to(*roles: NodeRole) -> pytest.MarkDecorator:
     return applies_if(lambda node: not node.roles.isdisjoint(roles))
 
 
+def listening_addresses(host: Host, port: int) -> list[str]:
+    """Return the addresses on which a TCP port is open."""
+    output = host.check_output("ss --listening --tcp --numeric --no-header 'sport = :%s'", str(port))
+    addresses = [line.split()[3].rpartition(":")[0] for line in output.splitlines()]
+    # ss prints a star for all addresses of both families.
+    return [address.strip("[]").replace("*", "::") for address in addresses]
+
+
 def is_container(host: Host) -> bool:
     """Return whether the node is a container, which shares the kernel, clock and swap of its host."""
     return bool(host.run("systemd-detect-virt --quiet --container").succeeded)

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 from testinfra.host import Host
 
-from bedplate.compliance.settings import applies_if
+from bedplate.compliance.settings import applies_if, listening_addresses
 from bedplate.plan import FleetPlan
 from bedplate.plan.firewall import EXPORTER_PORT
 from bedplate.plan.nodes import NodePlan
@@ -26,7 +26,7 @@ def test_node_exporter_is_enabled(host: Host) -> None:
 
 def test_node_exporter_listens_on_one_address(host: Host, node: NodePlan, plan: FleetPlan) -> None:
     """node_exporter listens only on the planned address, or on one that AWS assigned from the region's block."""
-    listening = _listening(host)
+    listening = listening_addresses(host, EXPORTER_PORT)
 
     assert len(listening) == 1, f"node_exporter listens on {', '.join(listening) or 'no address'}"
     address = ip_address(listening[0])
@@ -35,7 +35,7 @@ def test_node_exporter_listens_on_one_address(host: Host, node: NodePlan, plan: 
 
 def test_node_exporter_serves_metrics(host: Host, node: NodePlan) -> None:
     """node_exporter serves the metrics of the node."""
-    listening = _listening(host)
+    listening = listening_addresses(host, EXPORTER_PORT)
 
     assert listening, f"nothing listens on port {EXPORTER_PORT}"
     metrics = host.check_output(_fetch(listening[0], is_secure=node.is_observed))
@@ -45,7 +45,7 @@ def test_node_exporter_serves_metrics(host: Host, node: NodePlan) -> None:
 @applies_if(lambda node: node.is_observed)
 def test_metrics_leave_the_machine_encrypted(host: Host) -> None:
     """node_exporter answers over TLS only, with a key that no other user can read."""
-    key, listening = host.file(f"{KEYS}/tls.key"), _listening(host)
+    key, listening = host.file(f"{KEYS}/tls.key"), listening_addresses(host, EXPORTER_PORT)
 
     assert listening, f"nothing listens on port {EXPORTER_PORT}"
     assert host.run(_fetch(listening[0], is_secure=False)).failed, "it answers without TLS"
@@ -93,11 +93,3 @@ def _fetch(address: str, *, is_secure: bool) -> str:
     """Return the command that reads the metrics; the machine has made the certificate itself."""
     scheme = "https" if is_secure else "http"
     return f"curl --insecure -fsS --max-time 20 {scheme}://{address}:{EXPORTER_PORT}/metrics"
-
-
-def _listening(host: Host) -> list[str]:
-    """Return the addresses on which the exporter's port is open."""
-    output = host.check_output("ss --listening --tcp --numeric --no-header 'sport = :%s'", str(EXPORTER_PORT))
-    addresses = [line.split()[3].rpartition(":")[0] for line in output.splitlines()]
-    # ss prints a star for all addresses of both families.
-    return [address.strip("[]").replace("*", "::") for address in addresses]

@@ -1,18 +1,20 @@
 """Rules for machines with GPUs: one driver of the planned branch, loaded, held, in persistence mode; and DCGM."""
 
 import re
+from ipaddress import ip_address
 
 import pytest
 from testinfra.host import Host
 
 from bedplate.catalog.catalog import load_chips
-from bedplate.compliance.settings import applies_if, installed
+from bedplate.compliance.settings import applies_if, installed, listening_addresses
+from bedplate.plan.firewall import GPU_EXPORTER_PORT
 from bedplate.plan.nodes import NodePlan
+from roles.nvidia.exporter import UNIT
 from roles.nvidia.role import (
     DCGM,
     FABRIC_MANAGER,
     IMEX,
-    NVLSM,
     Available,
     Driver,
     GpuState,
@@ -115,7 +117,7 @@ def test_fabric_manager_runs(host: Host, node: NodePlan, driver: Driver) -> None
 @pytest.fixture
 def tools(host: Host, node: NodePlan, driver: Driver) -> Tools:
     """Return the planned DCGM; its rules are skipped where nothing provides its packages."""
-    planned = Tools(driver.branch, node.software, node.nvidia_key, driver.subnets)
+    planned = Tools(driver.branch, node.software, node.nvidia_key, driver.subnets, node.is_observed)
     if not planned.is_trusted and not host.run(Available().command(planned.packages[0])).stdout:
         pytest.skip(f"the key of its repository is not verified in software set {planned.software.name}")
     return planned
@@ -125,7 +127,7 @@ def tools(host: Host, node: NodePlan, driver: Driver) -> Tools:
 def test_dcgm_has_the_version_of_the_set(host: Host, tools: Tools) -> None:
     """DCGM is that of the software set, for the driver's CUDA version, and held; with NVLSM where the GPUs need it."""
     versions, held = _versions(host), set(host.check_output("apt-mark showhold").split())
-    wrong = {package: versions.get(package, "none") for package in tools.packages if package != NVLSM}
+    wrong = {package: versions.get(package, "none") for package in tools.dcgm}
 
     assert {version.partition("-")[0] for version in wrong.values()} == {f"1:{tools.version}"}, f"versions {wrong}"
     assert {*tools.packages} <= held & versions.keys()
@@ -137,6 +139,21 @@ def test_dcgm_sees_every_gpu(host: Host, node: NodePlan) -> None:
     assert node.gpus
     assert host.service(DCGM).is_running
     assert f"{node.gpus.count} GPUs found." in host.run("dcgmi discovery --list").stdout.splitlines()
+
+
+@applies_if(lambda node: node.driver is not None and node.is_observed)
+@pytest.mark.usefixtures("tools")
+def test_exporter_of_gpus_serves_metrics(host: Host, node: NodePlan) -> None:
+    """The DCGM exporter runs with a limit of memory, and serves each GPU over TLS on the address of the machine."""
+    addresses = [ip_address(address) for address in listening_addresses(host, GPU_EXPORTER_PORT)]
+
+    assert host.service(UNIT).is_enabled
+    assert host.check_output("systemctl show --property MemoryMax --value %s", UNIT) == str(1 << 30)
+    assert addresses == [node.address or addresses[0]], f"it listens on {addresses}"
+    assert not addresses[0].is_unspecified
+    url = f"https://{addresses[0]}:{GPU_EXPORTER_PORT}/metrics"
+    metrics = host.check_output("curl --insecure -fsS --max-time 20 %s", url)
+    assert "\nDCGM_FI_DEV_FB_USED{" in metrics
 
 
 def _versions(host: Host) -> dict[str, str]:

@@ -197,17 +197,6 @@ def _patch_gpus(_document: Object, pod: Object, _setting: Setting) -> None:
 _CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
 
 
-def _patch_dcgm(document: Object, pod: Object, _setting: Setting) -> None:
-    """Ask the host's DCGM, which the role `nvidia` installs: a second one would need the driver and more rights."""
-    document["metadata"]["namespace"] = "kube-system"
-    if pod:
-        _only_with_gpus(pod)
-        pod["hostNetwork"] = True
-        (container,) = pod["containers"]
-        container["env"].append({"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": "localhost:5555"})
-        container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-
 def _only_with_gpus(pod: Object) -> None:
     pod["tolerations"] = _EVERYWHERE
     expression = {"key": ACCELERATOR, "operator": "Exists"}
@@ -302,7 +291,6 @@ ADDONS = (
     Addon("kube-network-policies", patch=_patch_policies),
     Addon("metrics-server", patch=_patch_metrics),
     Addon("nvidia-device-plugin", patch=_patch_gpus),
-    Addon("dcgm-exporter", patch=_patch_dcgm),
     Addon(EFA_ADDON, patch=_patch_efa, manifests=(EFA_ADDON,)),
     *map(_controller, QUEUE_ADDONS),
 )

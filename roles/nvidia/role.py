@@ -17,13 +17,14 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import Arch, LinuxName
-from pyinfra.operations import server
+from pyinfra.operations import server, systemd
 
 from bedplate.catalog.software import NVIDIA_KEY_SUM, SoftwareSet
 from bedplate.catalog.tables import ChipFacts
 from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
 from roles.base import Changes, DiskSpace, Disruption, ManagedFile, Role, changed, file_text, put_files
+from roles.nvidia.exporter import DROP_IN, FIELDS, PACKAGE, UNIT, Exporter
 from roles.system import BoolFact, LinesFact, Pin, Repository, add, hold_packages, install_packages, start_units
 
 DCGM = "nvidia-dcgm.service"
@@ -39,23 +40,28 @@ _CUDA_13 = 580
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """DCGM for a driver branch, from a software set; `key` is the repository's public key, `switched`: with NVLSM."""
+    """DCGM for a driver branch, from a software set; `key` is the repository's public key, `switched`: with NVLSM.
+
+    `is_observed`: with the exporter for the hub, and the modules of DCGM that profile GPUs.
+    """
 
     branch: str
     software: SoftwareSet
     key: str
     switched: bool = False
+    is_observed: bool = False
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages to install: DCGM, and NVLSM."""
-        return (*self._dcgm, NVLSM) if self.switched else self._dcgm
+        """The packages to install: DCGM, the exporter, and NVLSM."""
+        return (*self.dcgm, *((PACKAGE,) if self.is_observed else ()), *((NVLSM,) if self.switched else ()))
 
     @property
-    def _dcgm(self) -> tuple[str, ...]:
+    def dcgm(self) -> tuple[str, ...]:
         """DCGM for the CUDA version of the driver."""
         cuda = "13" if int(self.branch) >= _CUDA_13 else "12"
-        return ("datacenter-gpu-manager-4-core", f"datacenter-gpu-manager-4-cuda{cuda}")
+        profiling = ("proprietary", f"proprietary-cuda{cuda}") if self.is_observed else ()
+        return tuple(f"datacenter-gpu-manager-4-{name}" for name in ("core", f"cuda{cuda}", *profiling))
 
     @property
     def version(self) -> str:
@@ -64,14 +70,14 @@ class Tools:
 
     def is_outdated(self, installed: Mapping[str, Iterable[str]]) -> bool:
         """Return whether DCGM is installed in another version; `installed` has the versions of packages."""
-        versions = [version for package in self._dcgm for version in installed.get(package, ())]
+        versions = [version for package in self.dcgm for version in installed.get(package, ())]
         return any(version.removeprefix("1:").partition("-")[0] != self.version for version in versions)
 
     @property
     def replacement(self) -> str:
         """The command that replaces another version of DCGM, although it is held."""
         options = "--yes --allow-change-held-packages --allow-downgrades"
-        packages = " ".join(f"'{package}=1:{self.version}-*'" for package in self._dcgm)
+        packages = " ".join(f"'{package}=1:{self.version}-*'" for package in self.dcgm)
         return f"DEBIAN_FRONTEND=noninteractive apt-get {options} install {packages} && systemctl try-restart {DCGM}"
 
     @property
@@ -80,9 +86,12 @@ class Tools:
         return bool(self.key and self.software.checksum(NVIDIA_KEY_SUM))
 
     def add_repository(self) -> None:
-        """Declare the repository, from which apt installs these packages only; NVLSM's versions are dates."""
+        """Declare the repository, from which apt installs these packages only.
+
+        NVLSM's versions are dates, and no list has those of the exporter.
+        """
         toolkit = Pin((TOOLKIT,), f"{self.software.value('toolkit')}-*")
-        pins = (Pin(("datacenter-gpu-manager-4-*",), f"1:{self.version}-*"), Pin((NVLSM,), "*"), toolkit)
+        pins = (Pin(("datacenter-gpu-manager-4-*",), f"1:{self.version}-*"), Pin((NVLSM, PACKAGE), "*"), toolkit)
         architecture = _ARCHITECTURES[host.get_fact(Arch)]
         key_sum = self.software.checksum(NVIDIA_KEY_SUM)
         add([Repository("nvidia", f"{_URI}/{architecture}/", ("/",), (), self.key, key_sum, pins)])
@@ -238,6 +247,7 @@ class Nvidia(Role):
     platform: Platform
     profiling: bool
     tools: Tools
+    exporter: Exporter | None = None
     name: ClassVar[str] = "nvidia"
     disruption: ClassVar[Disruption] = Disruption.REBOOT
     space: ClassVar[DiskSpace] = DiskSpace(programs=1700, state=700)
@@ -273,6 +283,7 @@ class Nvidia(Role):
             ManagedFile("Configure the modules of GPUs", MODPROBE, options),
             ManagedFile("Enable persistence mode of GPUs", _DROP_IN, file_text("nvidia/persistence.conf")),
             *((module,) if self.driver.subnets else ()),
+            *(self.exporter.files() if self.exporter else ()),
         )
 
     def activate(self, changes: Changes) -> None:
@@ -300,6 +311,9 @@ class Nvidia(Role):
                 _if=changed(changes, _MODULES),
             )
         start_units(self._units(state))
+        if self.exporter and self._has_tools():
+            restart = changed(changes, FIELDS, DROP_IN)
+            systemd.service(name="Restart the exporter of GPUs", service=UNIT, restarted=True, _if=restart)
 
     def _units(self, state: Container[str]) -> Mapping[str, str]:
         """Return the units to start, by operation name."""
@@ -309,6 +323,7 @@ class Nvidia(Role):
             units["Start IMEX"] = IMEX
         if self._has_tools():
             units["Start DCGM"] = DCGM
+            units |= {"Start the exporter of GPUs": UNIT} if self.exporter else {}
         return units
 
     def _has_tools(self) -> bool:

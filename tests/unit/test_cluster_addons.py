@@ -422,7 +422,6 @@ NOT_RUN = {
     "node-local-dns": "its program is not built here, and no image can be pulled",
     "metrics-server": "its program is not built here, and no image can be pulled",
     "nvidia-device-plugin": "needs GPUs and NVIDIA's image",
-    "dcgm-exporter": "needs GPUs and NVIDIA's image",
     "efa-device-plugin": "needs EFA interfaces and the image of AWS",
 }
 

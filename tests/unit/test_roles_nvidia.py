@@ -1,15 +1,22 @@
 """The role `nvidia`: which packages a machine with GPUs gets, and when its driver is replaced and loaded."""
 
+import json
+import re
 from dataclasses import replace
 from hashlib import sha256
+from ipaddress import IPv4Address
 
 import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.software import NVIDIA_KEY_SUM
 from bedplate.errors import InputError
+from bedplate.monitoring import layer
 from bedplate.plan.nodes import Hardware, Platform
+from roles.base import file_text
 from roles.catalog import names_of
+from roles.monitoring.role import WEB
+from roles.nvidia.exporter import DROP_IN, FIELDS, PACKAGE, Exporter
 from roles.nvidia.role import MODPROBE, Available, Driver, GpuState, ImexNodes, Nvidia, Tools, driver_of, kernel_flavour
 from roles.system import HeldPackages
 from tests.conftest import DATA
@@ -178,6 +185,62 @@ def test_without_a_verified_key_there_is_no_dcgm() -> None:
 
     assert not {"Install DCGM", "Start DCGM", "Write the key of repository nvidia"} & {*played.names}
     assert replace(TOOLS, branch="570").packages[1] == "datacenter-gpu-manager-4-cuda12"
+
+
+EXPORTER = Exporter(IPv4Address("192.168.40.21"), of_pods=False)
+
+
+def test_the_exporter_of_gpus_is_that_of_nvidia() -> None:
+    """With a hub, the package comes with DCGM, and its unit serves own fields over TLS on the private address."""
+    role = replace(SITE, tools=replace(TRUSTED, is_observed=True), exporter=EXPORTER)
+
+    played = Recorder(machine(UBUNTU, UNLOADED)).play(role)
+
+    install = set(played.step("Install DCGM").commands[-1].split())
+    profiling = {f"datacenter-gpu-manager-4-{name}" for name in ("proprietary", "proprietary-cuda13")}
+    assert {PACKAGE, *profiling} <= install
+    assert f"Package: nvlsm {PACKAGE}\nPin: version *\n" in played.written("/etc/apt/preferences.d/nvidia")
+    unit = played.written(DROP_IN)
+    (start,) = [line for line in unit.splitlines() if line.startswith("ExecStart=/")]
+    assert "--address 192.168.40.21:9400 " in start
+    assert f"--web-config-file {WEB}" in start
+    assert f"--collectors {FIELDS} " in start
+    assert "--kubernetes" not in start
+    assert {"MemoryMax=1G", "ExecStart=", "Restart=always"} <= {*unit.splitlines()}
+    assert {"Start the exporter of GPUs", "Restart the exporter of GPUs"} <= {*played.changes}
+
+
+def test_the_exporter_of_a_worker_knows_its_pods() -> None:
+    """It asks the kubelet which pod has a GPU; on a machine without an address of the plan it reads the route."""
+    role = replace(SITE, tools=replace(TRUSTED, is_observed=True), exporter=Exporter(None, of_pods=True))
+
+    played = Recorder(machine(UBUNTU, UNLOADED)).play(role)
+
+    assert re.search(r"--address 10\.64\.33\.7:9400 .* --kubernetes$", played.written(DROP_IN), re.MULTILINE)
+
+
+def test_without_a_hub_nobody_installs_the_exporter() -> None:
+    """Nobody would read it; nor does a machine without NVIDIA's repository start what it cannot install."""
+    alone = Recorder(machine(UBUNTU, UNLOADED)).play(replace(SITE, tools=TRUSTED))
+    without = Recorder(machine(UBUNTU, UNLOADED)).play(replace(SITE, exporter=EXPORTER))
+
+    assert not [line for line in alone.commands if PACKAGE in line and "install" in line]
+    assert DROP_IN not in alone.disk.entries
+    assert "Start the exporter of GPUs" not in {*alone.names, *without.names}
+
+
+def test_fields_of_gpus_are_what_rules_read() -> None:
+    """Each field of DCGM that the normalised layer reads is collected, and each line has a field, a kind and a help."""
+    rows = [line.split(", ", 2) for line in file_text("nvidia/gpu-metrics.csv").splitlines() if line[0] != "#"]
+    read = {
+        f"{start}{part}{end}"
+        for start, parts, end in re.findall(r"(DCGM_\w+)(?:\(([A-Z_|]+)\)(\w*))?", json.dumps(layer.groups()))
+        for part in parts.split("|")
+    }
+
+    assert all(len(row) == 3 and row[1] in {"gauge", "counter"} and "," not in row[2] for row in rows)
+    assert len({row[0] for row in rows}) == len(rows)
+    assert read <= {row[0] for row in rows}
 
 
 @pytest.mark.parametrize(("nodes", "starts"), [(("10.0.0.7",), True), ((), False)], ids=["listed", "not listed"])

@@ -60,7 +60,7 @@ SMI
   pack libnvidia-compute-$branch-server $release
 done
 unit nvidia-fabricmanager '/usr/bin/sleep infinity'; pack nvidia-fabricmanager-580 580.126.20-0ubuntu1
-pack datacenter-gpu-manager-4-cuda13 1:4.7.0-1
+for name in cuda13 proprietary proprietary-cuda13; do pack datacenter-gpu-manager-4-$name 1:4.7.0-1; done
 unit nvidia-dcgm '/usr/bin/sleep infinity'
 cat >/srv/pack/usr/bin/dcgmi <<'DCGMI'
 #!/bin/sh
@@ -70,6 +70,35 @@ systemctl --quiet is-active nvidia-dcgm && set -- /dev/nvidia? && echo "$# GPUs 
 DCGMI
 chmod 755 /srv/pack/usr/bin/dcgmi
 pack datacenter-gpu-manager-4-core 1:4.7.0-1
+unit nvidia-dcgm-exporter '/usr/bin/dcgm-exporter -f /etc/dcgm-exporter/default-counters.csv'
+cat >/srv/pack/usr/bin/dcgm-exporter <<'EXPORTER'
+#!/usr/bin/python3
+import argparse, glob, http.server, json, ssl
+parser = argparse.ArgumentParser()
+parser.add_argument("--kubernetes", action="store_true")
+for name in ("remote-hostengine-info", "collect-interval", "collectors", "address", "web-config-file"):
+    parser.add_argument(f"--{name}", required=True)
+options = parser.parse_args()
+names = [line.split(",")[0] for line in open(options.collectors) if line.startswith("DCGM_")]
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        gpus = [path[-1] for path in glob.glob("/dev/nvidia?")]
+        rows = [f'{name}{{gpu="{gpu}",UUID="GPU-{gpu}",Hostname="here"}} 0\n' for name in names for gpu in gpus]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(("# fake\n" + "".join(rows)).encode())
+
+tls = json.load(open(options.web_config_file))["tls_server_config"]
+address, _, port = options.address.rpartition(":")
+server = http.server.ThreadingHTTPServer((address, int(port)), Page)
+context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+context.load_cert_chain(tls["cert_file"], tls["key_file"])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+EXPORTER
+chmod 755 /srv/pack/usr/bin/dcgm-exporter
+pack datacenter-gpu-manager-exporter 4.8.2-1
 cd /srv/archive; apt-ftparchive packages . >Packages; apt-ftparchive release . >../Release; mv ../Release .
 export GNUPGHOME=/srv/keys; install -d -m 0700 $GNUPGHOME
 gpg --batch --quiet --passphrase '' --quick-generate-key drivers@lab.example ed25519 sign never
