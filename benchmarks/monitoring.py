@@ -1,7 +1,7 @@
 """How fast people and operators get figures of 8,000 GPUs, from a real Prometheus with a week of synthetic series.
 
 `bp top` runs as on a laptop, with a stand-in for nginx that passes its questions on; operators' questions are asked
-directly. The peer is the sum of one series over all GPUs. GPUs have their newest samples only: no command asks for more.
+directly. The peer is the sum of one series over all GPUs. GPUs have their newest samples only.
 """
 
 import os

@@ -71,7 +71,7 @@ def report(operator: Operator, by: str, days: int, *, shows_cost: bool) -> Resul
 
 
 def report_parts(by: str, days: int) -> Mapping[str, str]:
-    """Return what a report asks for, by steps of a minute: GPU hours, dollars, the bill, and the known part of the time."""
+    """Return what a report asks for, by steps of a minute; `known` is the part of the time that has figures."""
     used = f"sum by ({LABELS[by]}, state) (sum_over_time(bedplate:{{}}[{days}d:1m])) / 60"
     return {
         "gpu_hours": used.format("used_gpus"),
