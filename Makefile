@@ -110,11 +110,12 @@ format: $(READY)  ## Format every file and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## Generate docs/aws-account.md, docs/checks.md, docs/fleet-reference.md and docs/updates.md
+docs: $(READY)  ## Generate docs/aws-account.md, checks.md, fleet-reference.md and updates.md, and the dashboards of Grafana
 	$(BIN)/python -c 'from bedplate.catalog import load_catalog; from docs.generator.aws_account import account_page; print(account_page(load_catalog()), end="")' > docs/aws-account.md
 	$(BIN)/python -c 'from docs.generator.checks import checks_page; print(checks_page(), end="")' > docs/checks.md
 	$(BIN)/python -c 'from docs.generator.fleet_file import reference_page; print(reference_page(), end="")' > docs/fleet-reference.md
 	$(BIN)/python -c 'from docs.generator.fleet_file import updates_page; print(updates_page(), end="")' > docs/updates.md
+	$(BIN)/python -c 'from docs.generator.dashboards import write; write()'
 
 bench: $(READY)  ## Measure speed and memory (docs/benchmarks.md); needs root
 	@missed=; git log -1 --format='commit %h, %cs'; uptime; \
