@@ -116,10 +116,11 @@ def install(target: BundleTarget, lock: Path, folder: Path) -> None:
     if result.returncode:
         lines = result.stderr.strip().splitlines() or ["no error output"]
         errors = [line for line in lines if line.startswith("ERROR")] or lines
-        raise MachineError(
-            f"pip cannot install the wheels for {target.name}: {errors[-1].removeprefix('ERROR: ')}",
-            fix="check that this machine reaches the package index of pip (`pip config list`)",
-        )
+        fix = "check that this machine reaches the package index of pip (`pip config list`)"
+        if "No space left" in errors[-1]:
+            fix = "free disk space, or set TMPDIR to a folder with more"
+        text = errors[-1].removeprefix("ERROR: ")
+        raise MachineError(f"pip cannot install the wheels for {target.name}: {text}", fix=fix)
 
 
 def _tags(target: BundleTarget) -> Iterator[str]:

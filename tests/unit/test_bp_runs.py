@@ -67,7 +67,7 @@ def agent_words(laptop: Laptop) -> str:
 
 def test_logs_are_the_stored_parts(laptop: Laptop, record: Record) -> None:
     """Of rank 0 and the last attempt, or of others; a colleague reads them, too."""
-    name = started(laptop, record, state="ended", owner="bob")
+    name = started(laptop, record, state="ended", owner="bob", cause="no environment: no answer")
     store(record, b"a" * PART, b"loss 0.5\n")
     store(record, b"of another\n", rank=3)
     store(record, b"again\n", attempt=1)
@@ -77,7 +77,10 @@ def test_logs_are_the_stored_parts(laptop: Laptop, record: Record) -> None:
     assert laptop.bp("logs", "-f", name, "--attempt", "1").stdout == "again\n"
     done = laptop.bp("logs", name, "--rank", "5")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "no output of rank 5" in done.stderr
+    assert done.stderr.splitlines()[-2:] == [
+        "the hub has no output of rank 5 in attempt 0",
+        "no environment: no answer",
+    ]
     change(record, attempt="1")
     assert laptop.bp("logs", name).stdout == "again\n"
 
@@ -789,3 +792,5 @@ def test_show_names_the_next_step(state: str, seen: int | None, step: str, lapto
 
     assert step.format(name) in text
     assert ("silent since" in text) is (state == "running" and seen == 300)
+    change(record, session="ssh")
+    assert "bp again" not in laptop.bp("show", name).stdout

@@ -215,7 +215,7 @@ def test_ssh_reaches_a_session_by_its_name(laptop: Laptop, machine: Machine, tmp
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
-    shown = run("/usr/bin/ssh", *options, entry.name, 'echo "$SHADE"; ls; exit 7')
+    shown = run("/usr/bin/ssh", *options, entry.name, 'echo "$SHADE"; ls; touch "$BEDPLATE_OUTPUT"; exit 7')
     copied = run("/usr/bin/scp", *options, str(tmp_path / "work/train.py"), f"{entry.name}:copy.py")
     run("/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other"))
     wrong = tmp_path / "entry"
@@ -230,6 +230,8 @@ def test_ssh_reaches_a_session_by_its_name(laptop: Laptop, machine: Machine, tmp
     assert copy.read_text() == "print('loss')\n"
     assert (refused.returncode, "Permission denied" in refused.stderr) == (255, True)
     assert laptop.bp("stop", entry.name).returncode == 0
+
+    wait_for(lambda: "has ended: stopped by" in run("/usr/bin/ssh", *options, entry.name, "true").stderr)
 
 
 @pytest.mark.nightly
@@ -289,9 +291,10 @@ def test_an_account_without_a_name_has_ssh(tmp_path: Path) -> None:
             ["run", "--in", ID, "--gpus", "1", "--on", "titan-03", "--", "true"],
             "a run in a session has no --on, --gpus",
         ),
-        (["run", "--in", "ada-1127-plain", "--", "true"], "ada-1127-plain is no session that goes on"),
+        (["run", "--in", "ada-1127-plain", "--", "true"], "ada-1127-plain is no session"),
         (["run", "--in", "bob-1127-notes", "--", "true"], "bob-1127-notes is a run of bob"),
-        (["session", "open", "ada-1127-ended"], "ada-1127-ended is no session that goes on"),
+        (["session", "open", "ada-1127-ended"], "the session ada-1127-ended has ended: stopped by ada"),
+        (["session", "open", "ada-1127-shell"], "ada-1127-shell has no page: it was started for ssh"),
         (["session", "connect", "ada-1127-board"], "ada-1127-board was not started for ssh"),
         (["session", "start", "--ssh", "--jupyter"], "not allowed with argument --ssh"),
         (["session", "start", "--nodes", "2"], "unrecognized arguments: --nodes"),
@@ -302,7 +305,9 @@ def test_what_cannot_be_is_refused(words: list[str], reason: str, laptop: Laptop
     """Before anything starts, in a sentence."""
     record.add(ID, session="ssh", machine="titan-03.cellar", command="bp session start --ssh")
     record.add("ada-1127-plain", machine="titan-03.cellar")
-    record.add("ada-1127-ended", session="ssh", machine="titan-03.cellar", state="ended")
+    ended = {"state": "ended", "cause": "stopped by ada"}
+    record.add("ada-1127-ended", session="ssh", machine="titan-03.cellar", **ended)
+    record.add("ada-1127-shell", session="ssh", machine="titan-03.cellar")
     record.add("ada-1127-board", session="board", machine="titan-03.cellar")
     record.add("bob-1127-notes", session="ssh", machine="titan-03.cellar", owner="bob")
     (laptop.programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
@@ -311,7 +316,7 @@ def test_what_cannot_be_is_refused(words: list[str], reason: str, laptop: Laptop
 
     assert done.returncode in {2, 242}, done.stderr
     assert reason in done.stderr
-    assert len(record.runs) == 5
+    assert len(record.runs) == 6
     assert not any("agent" in line for line in laptop.logins)
 
 

@@ -30,6 +30,8 @@ WARNING = "warning"
 _LOOK, _WARNED, _LAST, _TICK = 30.0, 600.0, 25.0, 0.5
 # The part of one processor that servers of notebooks and editors use while nobody works.
 _LEAST, _SIGNALLED = 0.05, 128
+# Variables of a session itself: a person's shell has all others of a program.
+_OWN = {f"BEDPLATE_{name}" for name in ("AGENT", "IDLE", "JUPYTER", "KEY", "SESSION")}
 
 
 class Session:
@@ -56,7 +58,8 @@ class Session:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         self._listen(RUN, self._start_run)
         if key := self._told.get("BEDPLATE_KEY"):
-            self._listen(SSH, Sshd(self._sockets, key, self._plain).start)
+            given = {name: value for name, value in self._told.items() if name not in _OWN}
+            self._listen(SSH, Sshd(self._sockets, key, given).start)
         if jupyter := self._told.get("BEDPLATE_JUPYTER"):
             self._notebook = Notebook(Path(jupyter), self._sockets, self._plain)
             command, self._told = self._notebook.command(PAGE), {**self._told, **self._notebook.variables}

@@ -143,17 +143,24 @@ class _FirstNode:
             self.code = None
         if self.code is None and container_of(self.pod).keys() & {"running", "terminated"}:
             self.name = self.pod["metadata"]["name"]
-            line = b""
-            for time_of_line, line in self._api.log(self.name, self.since):
-                self.since = time_of_line
-                self._copy(line)
+            line = self._copy_log()
             pod = self._api.pod(self._run)
             if pod and pod["metadata"]["name"] == self.name and "terminated" in container_of(pod):
+                # A log may end before the last lines of a container that has ended meanwhile.
+                line = self._copy_log() or line
                 self.pod, self.code = pod, exit_code(pod)
                 reason = container_of(pod)["terminated"].get("reason")
                 self.cause = f"its container ended with exit code {self.code}: {reason}"
                 if b": exec format error" in line:
                     self.cause = "its image is for another architecture than the machine"
+
+    def _copy_log(self) -> bytes:
+        """Copy what the container has written since the last time; return the last line."""
+        line = b""
+        for time_of_line, line in self._api.log(self.name, self.since):
+            self.since = time_of_line
+            self._copy(line)
+        return line
 
 
 def is_over(jobset: Object) -> bool:

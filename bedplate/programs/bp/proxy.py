@@ -68,7 +68,7 @@ class _Requests(BaseHTTPRequestHandler):
         elif self.command == "GET" and path.startswith(_LOGIN):
             self._log_in(path[len(_LOGIN) :])
         elif not any(_is_equal(cookie, self.server.cookie) for cookie in self._cookies()):
-            self._respond(403, "run `bp ui` in your own terminal, and open the address that it prints")
+            self._respond(403, "only the address that bp prints in your own terminal leads here: run its command again")
         elif headers.get("Origin", own) != own or headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             self._respond(403, "the request comes from a page of another address")
         elif not self.server.page and self.command not in _METHODS:
@@ -90,7 +90,7 @@ class _Requests(BaseHTTPRequestHandler):
                 page, cookie = _LOGGED_IN.format(escape(self.server.path)), self.server.cookie
                 self._respond(200, page, f"{cookie}; HttpOnly; SameSite=Strict; Path=/")
                 return
-        self._respond(403, "this address was used, or is not complete: run `bp ui` again")
+        self._respond(403, "this address was used, or is not complete: run the command of bp that printed it again")
 
     def _respond(self, status: int, text: str, cookie: str = "") -> None:
         self.send_response(status)

@@ -343,7 +343,8 @@ def _next_step(run: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
     if not name:
         return
     if has_run_ended(run):
-        yield "next", f"`bp logs {name}`, `bp again {name}`"
+        is_repeated = not {f"{_TAG}session", f"{_TAG}search"} & run["tags"].keys()
+        yield "next", f"`bp logs {name}`" + (f", `bp again {name}`" if is_repeated else "")
         return
     if re.fullmatch("[0-9]{1,15}", seen) and now * 1000 - int(seen) > _SILENT:
         yield "silent since", f"{moment(int(seen))}: its machine, or the way to the hub, may be down"

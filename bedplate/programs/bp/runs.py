@@ -139,6 +139,7 @@ def _print_logs(hub: Hub, run: Run, options: argparse.Namespace) -> int:
         output.print()
     if not output.end:
         say(f"the hub has no output of {'element' if is_array else 'rank'} {options.rank} in attempt {attempt}")
+        say(*filter(None, [str(run["tags"].get("bedplate.cause", ""))]))
     return 0
 
 

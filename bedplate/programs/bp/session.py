@@ -69,6 +69,8 @@ def act_on_session(hub: Hub, options: argparse.Namespace) -> int:
         return _start(hub, options)
     name, place, kind = _way(hub, options.run)
     if options.verb == "open":
+        if kind == SSH:
+            raise BpError(f"{name} has no page: it was started for ssh", f"ssh {name}", WRONG)
         return _open(hub, place, name)
     if options.verb == "connect":
         if kind != SSH:
@@ -83,8 +85,11 @@ def _session(hub: Hub, word: str) -> "tuple[Mapping[str, Any], str]":
     # By its id the hub finds a run at once.
     run = find_run(hub, _noted(hub, word).get("run", word))
     name = own_id(hub, run)
-    if "bedplate.session" not in run["tags"] or has_run_ended(run):
-        raise BpError(f"{name} is no session that goes on", "`bp session list`", WRONG)
+    if "bedplate.session" not in run["tags"]:
+        raise BpError(f"{name} is no session", "`bp session list`", WRONG)
+    if has_run_ended(run):
+        cause = run["tags"].get("bedplate.cause") or "by itself"
+        raise BpError(f"the session {name} has ended: {cause}", "start another one by `bp session start`", WRONG)
     return run, name
 
 

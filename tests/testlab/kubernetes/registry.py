@@ -47,7 +47,8 @@ def registry(folder: Path, address: str = "127.0.0.1") -> Iterator[str]:
     settings = {"version": 0.1, "storage": {"filesystem": {"rootdirectory": str(folder)}}, "http": {"addr": host}}
     file = folder.parent / f"{folder.name}.json"
     file.write_text(json.dumps(settings))
-    with subprocess.Popen(("docker-registry", "serve", file), stderr=subprocess.DEVNULL) as process:
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(("docker-registry", "serve", file), stdout=nothing, stderr=nothing) as process:
         try:
             _wait(f"http://{host}/v2/")
             yield host
