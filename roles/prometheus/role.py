@@ -24,7 +24,7 @@ TOKEN = f"{HUB_FOLDER}/keys/remote-write"
 # The share of the hub's disk for metrics, and their GB where the plan does not know the disk.
 _SHARE, _GB_AT_SITES = 0.2, 20
 # A query of a person has at most these samples, of 16 bytes, and ends after this time.
-_LIMITS = ("--query.max-samples=20000000", "--query.timeout=30s", "--query.max-concurrency=8")
+QUERY_LIMITS = ("--query.max-samples=20000000", "--query.timeout=30s", "--query.max-concurrency=8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Prometheus(Role):
                 f"--storage.tsdb.retention.time={self.hub.keep}",
                 f"--storage.tsdb.retention.size={gigabytes}GB",
                 f"--web.listen-address=127.0.0.1:{PROMETHEUS_PORT}",
-                *_LIMITS,
+                *QUERY_LIMITS,
             ),
             ALERTMANAGER: (
                 f"--config.file={FOLDER}/alertmanager.json",

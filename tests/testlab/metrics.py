@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from roles.prometheus.role import QUERY_LIMITS
 from tests.testlab.run import need_program
 
 STEP = 300
@@ -134,7 +135,8 @@ def store_of(folder: Path, samples: Samples) -> Iterator[Store]:
     # Rules mark the end of a series, which a file of samples cannot do.
     options |= {"web.listen-address": f"127.0.0.1:{port}", "query.lookback-delta": f"{STEP - 1}s"}
     options |= {"storage.tsdb.retention.time": "30d", "log.level": "error"}
-    process = subprocess.Popen(("prometheus", *(f"--{name}={value}" for name, value in options.items())))
+    own = (f"--{name}={value}" for name, value in options.items())
+    process = subprocess.Popen(("prometheus", *own, *QUERY_LIMITS))
     try:
         store, end = Store(port), time.monotonic() + 60
         while not _is_ready(store):

@@ -13,8 +13,13 @@ from typing import Any
 
 import pytest
 
+from bedplate.monitoring.layer import groups
+from bedplate.programs.hub.rules import check_request
+from bedplate.programs.hub.tokens import RefusedError, Token
 from tests.testlab.fakes.laptop import FakeHub, Laptop, oldest_python
+from tests.testlab.machines.metrics import Exporter, Watch, free_port
 from tests.testlab.metrics import DAY, HOUR, STEP, Machine, Store, Use, last_sample, normalised, store_of
+from tests.testlab.network.netlab import until
 
 API = "/api/2.0/mlflow/"
 NOW = last_sample(time.time())
@@ -185,3 +190,65 @@ def test_the_questions_of_a_person_are_answered_at_once(laptop: Laptop, hub: Fak
         "GET /prometheus/api/v1/query",
         "GET /prometheus/api/v1/query_range",
     ]
+
+
+_RAW = """DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0",Hostname="h"%(pod)s} 97
+DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-0",Hostname="h"%(pod)s} 0.61
+DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-0",Hostname="h"%(pod)s} 10240
+DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-0",Hostname="h"%(pod)s} 71680
+DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-0",Hostname="h"%(pod)s} 350
+"""
+
+
+def test_gpus_of_a_workbench_and_of_a_pod_are_shown(laptop: Laptop, hub: FakeHub, tmp_path: Path) -> None:
+    """From exporters that a Prometheus with the settings and rules of the hub asks over TLS, to the rows of bp."""
+    folder = tmp_path / "watch"
+    folder.mkdir()
+    watch = Watch(folder, free_port())
+    watch.write([{**group, "interval": "1s"} for group in groups()])
+    exporters = {name: Exporter(_new_folder(tmp_path / name)) for name in ("node", "workbench", "worker")}
+    exporters["node"].text = f'bedplate_gpu_owner{{gpu="0",person="ada",run="{GOOD}",source="lease"}} 1\n'
+    exporters["workbench"].text = _RAW % {"pod": ""}
+    # A pod of the second node of a run, as NVIDIA's exporter names it.
+    exporters["worker"].text = _RAW % {"pod": f',namespace="ada",pod="{POD}-n-0-1-x7f2k",container="run"'}
+    at_site = {"place": "cellar", "role": "workbench"}
+    in_region = {"place": "us-west-2", "group": "train", "role": "worker"}
+    watch.set_targets("node", titan__cellar=(exporters["node"].target, at_site))
+    watch.set_targets(
+        "gpu",
+        titan__cellar=(exporters["workbench"].target, at_site),
+        p5__us=(exporters["worker"].target, in_region),
+    )
+    for name in ("query", "query_range"):
+        hub.answers[f"/prometheus/api/v1/{name}"] = lambda: _passed_on(hub, Store(watch.port))
+
+    with watch.running():
+        until(lambda: len(watch.query('bedplate:used_gpus{state="busy",person="ada"}')) == 2, 30, "no figures of GPUs")
+        document = json.loads(laptop.bp("top", "--json").stdout)
+    for exporter in exporters.values():
+        exporter.end()
+
+    rows = {run["run"]: run for run in document["runs"] if run["busy"] is not None}
+    assert {name: [*row["machines"]] for name, row in rows.items()} == {GOOD: ["titan.cellar"], OF_POD: ["p5.us"]}
+    for row in rows.values():
+        assert (row["gpus"], row["busy"], row["states"], row["power_watts"]) == (1, 0.61, {"busy": 1}, 350)
+        assert (row["memory_used_bytes"], row["memory_bytes"]) == (10 * 2**30, 80 * 2**30)
+    assert document["unknown"] == []
+
+
+def _new_folder(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_the_hub_allows_what_is_asked(laptop: Laptop, hub: FakeHub) -> None:
+    """With the token of a person, and not with that of a run; an address is not longer than nginx reads."""
+    laptop.bp("top", "--all")
+
+    lines = [line.split() for line, _, _ in hub.requests if "/prometheus/" in line]
+    assert lines
+    for method, target in lines:
+        check_request(Token(20001, 0, "person"), "ada", method, target)
+        assert len(target) < 8_000
+        with pytest.raises(RefusedError):
+            check_request(Token(20001, 0, f"run:{'0' * 32}"), "ada", method, target)

@@ -57,9 +57,14 @@ def _trace() -> list[Machine]:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Yield a Prometheus with eight days of the trace."""
     samples = normalised(_trace(), range(BEGIN, NOW + 2 * STEP, STEP), gpus_from=NOW)
-    for name, value in (("p5-1.us-west-2", 1.0), ("titan-01.cellar", 0.0)):
-        place = tuple(sorted({"instance": name, "place": name.partition(".")[2]}.items()))
-        samples["bedplate:node_up", place] = [(NOW, value), (NOW + STEP, value)]
+    for machine in _trace():
+        labels = {
+            "instance": machine.name,
+            "place": machine.place,
+            **({"group": machine.group} if machine.group else {}),
+        }
+        value = float(machine.place != "cellar")
+        samples["bedplate:node_up", tuple(sorted(labels.items()))] = [(NOW, value), (NOW + STEP, value)]
     alert = {"alertname": "NodeDown", "alertstate": "firing", "severity": "ticket", "place": "cellar"}
     samples["ALERTS", tuple(sorted(alert.items()))] = [(NOW, 1.0), (NOW + STEP, 1.0)]
     with store_of(tmp_path_factory.mktemp("store"), samples) as store:
@@ -250,7 +255,7 @@ def test_the_fleet_is_shown_at_a_glance(hub: Path, capsys: pytest.CaptureFixture
 
     lines = capsys.readouterr().out.splitlines()
     rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines}
-    assert rows["us-west-2", "train"] == ["0", "of", "0", "8", "2", "4", "0", "2", "80.00"]
+    assert rows["us-west-2", "train"] == ["1", "of", "1", "8", "2", "4", "0", "2", "80.00"]
     assert rows["cellar", "-"] == ["0", "of", "1", "3", "1", "1", "0", "1", "-"]
     assert ["ticket", "NodeDown", "cellar", "1"] in [line.split() for line in lines]
     assert lines[-1].split() == ["ada", "ada-1127-calm-crane", "5", "40.00", "USD/hour"]
