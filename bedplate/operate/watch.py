@@ -33,8 +33,8 @@ FLEET = {
     "gpus": "sum by (place, group, state) (bedplate:used_gpus)",
     "usd": "sum by (place, group) (bedplate:group_usd_per_hour)",
     "alerts": 'count by (alertname, severity, place) (ALERTS{alertstate="firing"})',
-    "idle_usd": 'topk(10, sum by (person, run) (bedplate:used_usd_per_hour{state=~"held|stuck"}))',
-    "idle_gpus": 'sum by (person, run) (bedplate:used_gpus{state=~"held|stuck"})',
+    "idle_usd": 'sum by (person, run, state) (bedplate:used_usd_per_hour{state=~"held|stuck"})',
+    "idle_gpus": 'sum by (person, run, state) (bedplate:used_gpus{state=~"held|stuck"})',
 }
 """What `bedplate top` asks for."""
 Figures = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]

@@ -9,6 +9,7 @@ from bedplate.report.columns import aligned
 STATES = ("busy", "held", "stuck", "free")
 """What a GPU does: work, nothing for its owner, only what looks like work, nothing for nobody."""
 Rows = Sequence[tuple[Mapping[str, str], float]]
+_MOST = 10
 _HEAD = ("GPU HOURS", "BUSY", "HELD", "STUCK", "FREE")
 
 
@@ -30,12 +31,12 @@ class Use:
     @property
     def idle_usd(self) -> float:
         """The dollars for GPUs that did not work."""
-        return sum(self.usd.values()) - self.usd["busy"]
+        return sum(usd for state, usd in self.usd.items() if state != "busy")
 
     @property
     def idle_hours(self) -> float:
         """The hours of GPUs that did not work."""
-        return sum(self.hours.values()) - self.hours["busy"]
+        return sum(hours for state, hours in self.hours.items() if state != "busy")
 
 
 def uses_of(hours: Rows, usd: Rows, names: Sequence[str]) -> list[Use]:
@@ -84,11 +85,9 @@ def _sum(uses: Sequence[Use]) -> Use:
 def fleet_lines(figures: Mapping[str, Rows]) -> Iterator[str]:
     """Yield a line for each group and place with its machines and GPUs, then alerts, then who has idle GPUs."""
     places: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for what in ("machines", "up", "usd"):
+    for what in ("machines", "up", "usd", "gpus"):
         for labels, value in figures[what]:
-            places[labels.get("place", ""), labels.get("group", "")][what] = value
-    for labels, value in figures["gpus"]:
-        places[labels.get("place", ""), labels.get("group", "")][labels["state"]] = value
+            places[labels.get("place", ""), labels.get("group", "")][labels.get("state", what)] = value
     rows: list[Sequence[str]] = [("PLACE", "GROUP", "MACHINES", "GPUS", *_HEAD[1:], "USD/HOUR")]
     for (place, group), facts in sorted(places.items()):
         counts = [facts[state] for state in STATES]
@@ -96,24 +95,11 @@ def fleet_lines(figures: Mapping[str, Rows]) -> Iterator[str]:
         price = f"{facts['usd']:,.2f}" if facts["usd"] else "-"
         rows.append((place, group or "-", f"{facts['up']:.0f} of {facts['machines']:.0f}", *cells, price))
     yield from aligned(rows, right=range(2, len(rows[0])))
-    alerts = sorted(
-        (labels["severity"], labels["alertname"], labels.get("place", "")) for labels, _ in figures["alerts"]
-    )
-    counts_of = {(labels["alertname"], labels.get("place", "")): value for labels, value in figures["alerts"]}
-    yield "alerts" if alerts else "no alert"
-    yield from aligned(
-        [("", severity, name, place, f"{counts_of[name, place]:.0f}") for severity, name, place in alerts], right=(4,)
-    )
-    gpus = {(labels.get("person", ""), labels.get("run", "")): value for labels, value in figures["idle_gpus"]}
-    usd = {(labels.get("person", ""), labels.get("run", "")): value for labels, value in figures["idle_usd"]}
-    most = sorted(gpus, key=lambda key: (-usd.get(key, 0.0), -gpus[key], key))[:10]
-    yield "GPUs that somebody has and that do not work" if most else "every GPU that somebody has works"
-    idle = [
-        ("", person, run or "(no run)", f"{gpus[person, run]:.0f}", _price(usd.get((person, run))))
-        for person, run in most
-    ]
-    yield from aligned(idle, right=(3, 4))
-
-
-def _price(usd: float | None) -> str:
-    return "no price" if usd is None else f"{usd:,.2f} USD/hour"
+    yield "alerts" if figures["alerts"] else "no alert"
+    alerts = ((labels["severity"], labels["alertname"], labels.get("place", "")) for labels, _ in figures["alerts"])
+    yield from aligned(("", *words) for words in sorted(alerts))
+    uses = uses_of(figures["idle_gpus"], figures["idle_usd"], ("person", "run"))[:_MOST]
+    yield "GPUs that somebody has and that do not work" if uses else "every GPU that somebody has works"
+    prices = (f"{use.idle_usd:,.2f} USD/hour" if use.idle_usd else "no price" for use in uses)
+    idle = [("", use.name, f"{use.idle_hours:.0f}", price) for use, price in zip(uses, prices, strict=True)]
+    yield from aligned(idle, right=(2, 3))

@@ -26,6 +26,8 @@ from tests.testlab.machines.layers import python_root
 from tests.testlab.run import need_program, need_root
 
 API = "/api/2.0/mlflow/"
+# The address of a dashboard, as Grafana reads it.
+UID = json.loads(Path("roles/grafana/dashboards/run.json").read_text())["uid"]
 RUN_ID = "0123456789abcdef0123456789abcdef"
 
 
@@ -617,7 +619,7 @@ def browser(laptop: Laptop, hub: FakeHub) -> Iterator[Browser]:
     assert (browser.process.returncode, output, errors.count("\n")) == (0, "", 1), errors
 
 
-@pytest.mark.parametrize(("words", "page"), [((), "/grafana/"), (("run",), "/grafana/d/run")])
+@pytest.mark.parametrize(("words", "page"), [((), "/grafana/"), (("run",), f"/grafana/d/{UID}")])
 def test_the_pages_of_grafana_are_shown_with_the_token_of_the_person(
     words: tuple[str, ...], page: str, laptop: Laptop, hub: FakeHub
 ) -> None:

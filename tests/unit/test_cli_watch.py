@@ -257,8 +257,8 @@ def test_the_fleet_is_shown_at_a_glance(hub: Path, capsys: pytest.CaptureFixture
     rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines}
     assert rows["us-west-2", "train"] == ["1", "of", "1", "8", "2", "4", "0", "2", "80.00"]
     assert rows["cellar", "-"] == ["0", "of", "1", "3", "1", "1", "0", "1", "-"]
-    assert ["ticket", "NodeDown", "cellar", "1"] in [line.split() for line in lines]
-    assert lines[-1].split() == ["ada", "ada-1127-calm-crane", "5", "40.00", "USD/hour"]
+    assert ["ticket", "NodeDown", "cellar"] in [line.split() for line in lines]
+    assert lines[-1].split() == ["ada-1127-calm-crane", "of", "ada", "5", "40.00", "USD/hour"]
     document = _document(capsys, "top")
     assert {"place": "us-west-2", "group": "train", "value": 80.0} in document["usd"]
 

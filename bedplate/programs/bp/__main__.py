@@ -255,7 +255,7 @@ def _page_of(service: str, name: str) -> str:
         raise BpError(f"{service} has no page {name}", "`bp ui grafana` lists the dashboards", WRONG)
     from .proxy import GRAFANA  # noqa: PLC0415  as above
 
-    return "/" if service != "grafana" else f"{GRAFANA}d/{name}" if name else GRAFANA
+    return "/" if service != "grafana" else f"{GRAFANA}d/bedplate-{name}" if name else GRAFANA
 
 
 def _serve(hub: Hub, page: str = "/") -> int:
