@@ -312,8 +312,12 @@ class Nvidia(Role):
             )
         start_units(self._units(state))
         if self.exporter and self._has_tools():
+            # Metrics delay nothing else.
+            start_units({"Start the exporter of GPUs": UNIT}, ends_apply=False)
             restart = changed(changes, FIELDS, DROP_IN)
-            systemd.service(name="Restart the exporter of GPUs", service=UNIT, restarted=True, _if=restart)
+            systemd.service(
+                name="Restart the exporter of GPUs", service=UNIT, restarted=True, _if=restart, _ignore_errors=True
+            )
 
     def _units(self, state: Container[str]) -> Mapping[str, str]:
         """Return the units to start, by operation name."""
@@ -323,7 +327,6 @@ class Nvidia(Role):
             units["Start IMEX"] = IMEX
         if self._has_tools():
             units["Start DCGM"] = DCGM
-            units |= {"Start the exporter of GPUs": UNIT} if self.exporter else {}
         return units
 
     def _has_tools(self) -> bool:

@@ -13,7 +13,8 @@ from tests.testlab.machines.operator import Operator
 
 pytestmark = pytest.mark.nightly
 
-ROLE = ("--role", "nvidia", "--role", "frameworks")
+# The exporter of GPUs has the key of the other one, and leases are those of jobs.
+ROLE = ("--role", "nvidia", "--role", "frameworks", "--role", "jobs", "--role", "monitoring")
 _DEFECTS = defects_at(Where.GPU)
 
 

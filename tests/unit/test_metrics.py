@@ -15,7 +15,7 @@ import pytest
 
 from bedplate.programs.gate.machine import Machine
 from bedplate.programs.metrics.__main__ import Collector, collect_all, collectors_of, exposition, write
-from bedplate.programs.metrics.gpus import Gpus, KernelLog, collect_owners, collect_users
+from bedplate.programs.metrics.gpus import Gpus, KernelLog, Owners
 from bedplate.programs.metrics.system import Sample, collect_ages, collect_efa, collect_mounts
 from tests.testlab.fakes.gpus import program
 
@@ -48,7 +48,8 @@ def values(samples: Iterable[Sample]) -> dict[tuple[str, ...], float]:
 
 def owners(machine: Machine) -> set[tuple[str, ...]]:
     """Return GPU, person, run and source of each owner."""
-    found = [*collect_owners(machine, Gpus(machine)), *collect_users(machine, Gpus(machine))]
+    both = Owners(machine, Gpus(machine))
+    found = [*both.collect_holders(), *both.collect_users()]
     names = {name[1:] for name in values(found)}
     assert len(names) == len(found), "the same owner twice"
     return names
@@ -284,7 +285,9 @@ def test_a_lease_owns_a_gpu_without_a_process(machine: Machine) -> None:
     with leased(machine.root, 1):
         assert owners(machine) == {("1", person, "", "lease")}
         program(machine.root, "nvidia-smi", "sleep 60")
-        assert {name[1:] for name in values(collect_owners(machine, Gpus(machine)))} == {("1", person, "", "lease")}
+        assert {name[1:] for name in values(Owners(machine, Gpus(machine)).collect_holders())} == {
+            ("1", person, "", "lease")
+        }
         program(machine.root, "nvidia-smi", "true")
     assert owners(machine) == set()
 
@@ -334,7 +337,7 @@ def test_another_form_of_kubelets_record_is_an_error(machine: Machine) -> None:
     """A record that this program does not know leaves no owner, rather than half of them."""
     put(machine.root, "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", '{"V2": []}')
 
-    found = values(collect_all([Collector("owners", lambda: collect_owners(machine, Gpus(machine)))]))
+    found = values(collect_all([Collector("owners", Owners(machine, Gpus(machine)).collect_holders)]))
 
     assert found["bedplate_collector_ok", "owners"] == 0
 

@@ -14,7 +14,7 @@ from threading import Thread
 
 from ..gate.machine import Machine
 from ..program import ProgramError
-from .gpus import Gpus, KernelLog, collect_owners, collect_users
+from .gpus import Gpus, KernelLog, Owners
 from .system import Sample, collect_ages, collect_efa, collect_mounts
 
 METRICS = Path("/var/lib/prometheus/node-exporter/bedplate-metrics.prom")
@@ -101,9 +101,10 @@ def collectors_of(machine: Machine, mounts: Sequence[str], *, has_gpus: bool) ->
     if has_gpus:
         impatient = replace(machine, timeout=machine.timeout / 2)
         gpus, log = Gpus(impatient), KernelLog(impatient)
+        owners = Owners(impatient, gpus)
         yield Collector("gpus", gpus.collect)
-        yield Collector("owners", lambda: collect_owners(impatient, gpus))
-        yield Collector("users", lambda: collect_users(impatient, gpus))
+        yield Collector("owners", owners.collect_holders)
+        yield Collector("users", owners.collect_users)
         yield Collector("kernel", lambda: log.collect(gpus))
 
 

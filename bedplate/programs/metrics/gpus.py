@@ -2,10 +2,12 @@
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from ..gate.kernel_log import ERRORS, Entry, Key, action_of, add_errors, complete, read_rules
@@ -96,29 +98,45 @@ class KernelLog:
         self._cursor = cursors[-1] if cursors else self._cursor
 
 
+# Seconds: less than between two rounds, more than between the threads of one.
+_ROUND = 10.0
 Owner = tuple[str, str, str, str]
 """GPU, person, run, and how they have it."""
 
 
-def collect_owners(machine: Machine, gpus: Gpus) -> Iterator[Sample]:
-    """Yield who has a lease of a GPU, and whose pod has it."""
-    yield from map(_sample, _allocations(machine, gpus))
+class Owners:
+    """The owners of GPUs. Both collectors need who has leases and pods: that is read once a round."""
 
+    def __init__(self, machine: Machine, gpus: Gpus) -> None:
+        self._machine, self._gpus = machine, gpus
+        self._lock, self._time = Lock(), -_ROUND
+        self._allocations: Mapping[Owner, None] = {}
 
-def collect_users(machine: Machine, gpus: Gpus) -> Iterator[Sample]:
-    """Yield who uses a GPU that they have in no other way."""
-    owners = _allocations(machine, gpus)
-    holders = {(gpu, person) for gpu, person, _, source in owners if source == "lease"}
-    pods, users = _pods(machine), dict[Owner, None]()
-    for gpu, process in _uses(machine, gpus):
-        uid = _POD_OF_CGROUP.search(machine.read(f"/proc/{process}/cgroup"))
-        if uid and (pod := pods.get(uid[1].replace("_", "-"))):
-            users[gpu, *pod, "pod"] = None
-            continue
-        person, run = _owner(facts_of(process))
-        if (gpu, person) not in holders:
-            users[gpu, person, run, "process"] = None
-    yield from map(_sample, users.keys() - owners.keys())
+    def collect_holders(self) -> Iterator[Sample]:
+        """Yield who has a lease of a GPU, and whose pod has it."""
+        yield from map(_sample, self._read())
+
+    def collect_users(self) -> Iterator[Sample]:
+        """Yield who uses a GPU that they have in no other way."""
+        owners = self._read()
+        holders = {(gpu, person) for gpu, person, _, source in owners if source == "lease"}
+        pods, users = _pods(self._machine), dict[Owner, None]()
+        for gpu, process in _uses(self._machine, self._gpus):
+            uid = _POD_OF_CGROUP.search(self._machine.read(f"/proc/{process}/cgroup"))
+            if uid and (pod := pods.get(uid[1].replace("_", "-"))):
+                users[gpu, *pod, "pod"] = None
+                continue
+            person, run = _owner(facts_of(process))
+            if (gpu, person) not in holders:
+                users[gpu, person, run, "process"] = None
+        yield from map(_sample, users.keys() - owners.keys())
+
+    def _read(self) -> Mapping[Owner, None]:
+        with self._lock:
+            if time.monotonic() - self._time >= _ROUND:
+                self._allocations = _allocations(self._machine, self._gpus)
+                self._time = time.monotonic()
+            return self._allocations
 
 
 def _sample(owner: Owner) -> Sample:
