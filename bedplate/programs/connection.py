@@ -242,7 +242,9 @@ def _reason(body: IO[bytes]) -> str:
     """Return the reason of a refusal; empty without one."""
     body.seek(0)
     try:
-        return str(json.load(body)["message"])[:500]
+        document = json.load(body)
+        # Prometheus has another word for it.
+        return str(document["message" if "message" in document else "error"])[:500]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
 

@@ -82,6 +82,7 @@ def hub(tmp_path: Path, store: Store) -> Iterator[FakeHub]:
             _record(OF_POD, image="torch"),
             _record("ada-1128-small-bee", gpus="0", machine="titan-01.cellar"),
         ]
+        runs += [_record("ada-1128-small-bee-1", parent="f" * 32), _record("ada-1128-tune-0001", study="ada-1128-tune")]
         runs += [_record("ada-1128-kind-kite", "queued", machine="titan-01.cellar", gpus="4")]
         hub.answer(f"{API}runs/search", {"runs": runs})
         yield hub
@@ -115,6 +116,8 @@ def test_runs_are_shown_with_what_their_gpus_do(laptop: Laptop) -> None:
     assert rows[GOOD].endswith("  " + "▇" * 24 + "  p5-1.us-west-2     busy")
     assert rows["ada-1128-small-bee"].split()[1:] == ["ada", "0", "-", "-", "-", "titan-01.cellar", "-"]
     assert rows[OF_POD].split()[1:4] == ["ada", "1", "60%"]
+    assert "small-bee-1" not in done.stdout
+    assert "tune" not in done.stdout
     waiting = next(line for line in lines if line.lstrip("- ").startswith("ada-1128-kind-kite"))
     assert waiting.endswith("It waits for GPUs of titan-01.cellar.")
 
@@ -158,6 +161,8 @@ def test_figures_that_are_away_leave_the_record(laptop: Laptop, hub: FakeHub) ->
     assert done.returncode == 6
     assert done.stdout.splitlines()[2].split()[:4] == [GOOD, "ada", "8", "-"]
     assert "unknown: figures of GPUs: the hub refuses: the hub failed (400)" in done.stdout
+    hub.answer("/prometheus/api/v1/query_range", {"status": "error", "error": "too many samples"}, 422)
+    assert "unknown: the day: the hub refuses: too many samples (422)" in laptop.bp("top").stdout
     hub.answer("/prometheus/api/v1/query", {"data": {"result": [{"metric": {}, "value": [1, "x"]}]}})
     assert "unknown: figures of GPUs: the hub's answer is not that of Prometheus" in laptop.bp("top").stdout
 

@@ -50,6 +50,8 @@ def _trace() -> list[Machine]:
         Machine("p5-1.us-west-2", "us-west-2", "train", 80.0, (ada,) * 4 + (grace,) * 2 + (free,) * 2),
         Machine("titan-01.cellar", "cellar", "", 0.0, (ada, grace, free)),
         Machine("cpu-1.us-west-2", "us-west-2", "sim", 2.5),
+        # Its exporter of GPUs is silent for two days.
+        Machine("p4-1.us-west-2", "us-west-2", "train", 16.0, ((Use(BEGIN, NOW - 2 * DAY, "busy", "grace"),),)),
     ]
 
 
@@ -184,11 +186,12 @@ def test_a_report_equals_a_count_by_hand(
     assert found.keys() == wanted.keys()
     for key, (hours, usd) in wanted.items():
         assert found[key] == pytest.approx((hours, usd), rel=0.01), key
-    bill = days * 24 * 82.5
+    bill = days * 24 * 98.5
     assert document["bill_usd"] == pytest.approx(bill, rel=0.01)
     parts = sum(usd for _, usd in found.values())
     assert parts + document["other_usd"] == pytest.approx(document["bill_usd"], rel=1e-6)
-    assert document["other_usd"] == pytest.approx(days * 24 * 2.5, rel=0.1)
+    silent = 16.0 * min(days, 2)
+    assert document["other_usd"] == pytest.approx(24 * (days * 2.5 + silent), rel=0.02)
     assert document["known"] == pytest.approx(1, abs=0.01)
 
 
@@ -233,7 +236,7 @@ def test_a_report_of_cost_ends_with_the_bill(hub: Path, capsys: pytest.CaptureFi
     assert any(row.startswith("(nobody)") for row in rows)
     assert other.startswith("machines without GPUs, or without their figures")
     usd = [float(line.split("  ")[-1].split()[0].replace(",", "")) for line in (other, bill)]
-    assert usd == pytest.approx([7 * 24 * 2.5, 7 * 24 * 82.5], rel=0.05)
+    assert usd == pytest.approx([24 * (7 * 2.5 + 2 * 16), 7 * 24 * 98.5], rel=0.05)
 
 
 def test_a_report_says_what_it_does_not_know(hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,12 +258,12 @@ def test_the_fleet_is_shown_at_a_glance(hub: Path, capsys: pytest.CaptureFixture
 
     lines = capsys.readouterr().out.splitlines()
     rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines}
-    assert rows["us-west-2", "train"] == ["1", "of", "1", "8", "2", "4", "0", "2", "80.00"]
+    assert rows["us-west-2", "train"] == ["2", "of", "2", "8", "2", "4", "0", "2", "96.00"]
     assert rows["cellar", "-"] == ["0", "of", "1", "3", "1", "1", "0", "1", "-"]
     assert ["ticket", "NodeDown", "cellar"] in [line.split() for line in lines]
     assert lines[-1].split() == ["ada-1127-calm-crane", "of", "ada", "5", "40.00", "USD/hour"]
     document = _document(capsys, "top")
-    assert {"place": "us-west-2", "group": "train", "value": 80.0} in document["usd"]
+    assert {"place": "us-west-2", "group": "train", "value": 96.0} in document["usd"]
 
 
 def test_every_series_of_the_commands_is_recorded() -> None:

@@ -59,6 +59,9 @@ def read_top(hub: Hub, *, is_all: bool) -> Object:
     in_cluster = {run["name"] for run in waiting["runs"]}
     for record in known:
         own = _tags(record)
+        # Elements of arrays and trials of studies use the GPUs of another run, or have figures of their own.
+        if {"parent", "study"} & own.keys():
+            continue
         key = (own.get("owner", "-"), own.get("id") or record["name"])
         if own.get("state") == "running" and key not in runs:
             runs[key] = {**_row(*key), "gpus": own.get("gpus", "-"), "machines": {own.get("machine", "-"): {}}}
