@@ -36,6 +36,11 @@ def values(value: Value, count: int, first: float = 0, former: float = 0) -> str
     return f"{_number(value)}+0x{count - 1}"
 
 
+def family(metric: str) -> str:
+    """Return what series of one kind begin with: free and all bytes of a file system belong together."""
+    return "_".join(metric.partition("{")[0].split("_")[:2])
+
+
 def _number(value: float) -> str:
     """Return a number without an exponent, whose sign promtool reads as that of a step."""
     return f"{value:.6f}".rstrip("0").rstrip(".")
@@ -54,8 +59,8 @@ class Machine:
     run: str = ""
     length: int = 72
     minutes: int = 1
-    is_whole: bool = True
-    """Whether it has the series of its system, besides those of its role and its GPUs."""
+    families: frozenset[str] | None = None
+    """Which series of its system it has, besides those of its role and its GPUs; all if it is None."""
 
     @property
     def instance(self) -> str:
@@ -64,7 +69,7 @@ class Machine:
 
     def series(self) -> Iterator[Series]:
         """Yield all series of the healthy machine."""
-        rows = [*_CORE, *(_SYSTEM if self.is_whole else ())]
+        rows = [*_CORE, *(row for row in _SYSTEM if self.families is None or family(row[0]) in self.families)]
         rows += [*_GATEWAY] if self.role == "gateway" else []
         rows += [*_CONTROL] if self.role == "control" else []
         rows += [*_HUB] if self.role == "hub" else []
@@ -174,7 +179,6 @@ _SYSTEM: tuple[_Row, ...] = (
     *(("bedplate_gate_verdict", {"verdict": name}, int(name == "passed"))
       for name in ("passed", "hardware", "software", "unknown")),
 )  # fmt: skip
-SYSTEM = frozenset(metric for metric, _, _ in _SYSTEM)
 _GPU: tuple[_Row, ...] = (
     ("bedplate_gpu_seen", {}, 1),
     ("DCGM_FI_DEV_GPU_UTIL", {}, 97),

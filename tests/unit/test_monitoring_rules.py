@@ -1,6 +1,7 @@
 """The rules of the hub: the normalised layer and its alerts, by the catalogue of faults and its harmless twins."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +25,8 @@ from tests.testlab.metric_faults import (
     SLOW_ONSET,
     Fault,
 )
-from tests.testlab.raw_metrics import SYSTEM, Machine, Series, changed
+from tests.testlab.raw_metrics import Machine, Series, changed, family
+from tests.testlab.run import need_program
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
 STATES = ("busy", "held", "stuck", "free")
@@ -58,9 +60,11 @@ def run_rules(folder: Path, tests: Iterable[Mapping[str, Any]], minutes: int) ->
     # The hub evaluates alerts up to an interval after the layer; one order gives one result.
     document |= {"group_eval_order": ["layer", "alerts"]}
     (folder / "tests.yml").write_text(json.dumps(document))
-    done = subprocess.run(
-        ["promtool", "test", "rules", "tests.yml"], cwd=folder, capture_output=True, text=True, check=False
-    )
+    need_program("promtool")
+    command = ("promtool", "test", "rules", "tests.yml")
+    # It ends soon: collecting garbage takes a third of its time.
+    environment = {**os.environ, "GOGC": "1000"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else readable(f"{done.stdout}{done.stderr}")
 
 
@@ -83,10 +87,11 @@ def fleet(faults: Iterable[Fault], *, twin: bool, onset: int, length: int, minut
         about = {"role": "worker", **owner, **fault.machine, "length": length, "minutes": minutes}
         changes = fault.twin if twin else fault.changes
         # What a fault does not touch is healthy at home.
-        is_whole = any(selector.partition("{")[0] in SYSTEM for selector in (*fault.changes, *fault.twin))
-        yield from changed(Machine("one", fault.name, is_whole=is_whole, **about), changes, onset)
-        other = {"role": "worker", "gpus": 0, "is_whole": False} if not fault.everywhere else {"is_whole": is_whole}
-        yield from changed(Machine("two", fault.name, **{**about, **other}), changes if fault.everywhere else {}, onset)
+        families = frozenset(map(family, (*fault.changes, *fault.twin)))
+        yield from changed(Machine("one", fault.name, families=families, **about), changes, onset)
+        other = about if fault.everywhere else {**about, "role": "worker", "gpus": 0}
+        two = Machine("two", fault.name, families=families if fault.everywhere else frozenset(), **other)
+        yield from changed(two, changes if fault.everywhere else {}, onset)
 
 
 def firing(faults: Iterable[Fault], elapsed: int, length: int) -> list[dict[str, Any]]:
@@ -121,7 +126,7 @@ def checks(faults: tuple[Fault, ...], *, twin: bool, onset: int, length: int, mi
 
 
 QUICK = tuple(fault for fault in FAULTS if fault not in (*SLOW, *DAYS, *ALONE))
-WORLDS = (QUICK, *((fault,) for fault in ALONE))
+WORLDS = (QUICK, ALONE)
 MINUTES = {"onset": ONSET, "length": LENGTH, "minutes": 1}
 HALF_HOURS = {"onset": SLOW_ONSET, "length": SLOW_LENGTH, "minutes": 30}
 QUARTER_DAYS = {"onset": DAYS_ONSET, "length": DAYS_LENGTH, "minutes": 360}
@@ -136,9 +141,7 @@ def test_each_fault_fires_its_alert_in_time_and_no_other(tmp_path: Path) -> None
 
 def test_no_twin_of_a_fault_fires(tmp_path: Path) -> None:
     """Pauses, counters that stand still, and values of the same kind below a limit need nobody."""
-    tests = [checks(faults, twin=True, **MINUTES) for faults in WORLDS]
-
-    assert run_rules(tmp_path, tests, 1) == ""
+    assert run_rules(tmp_path, [checks((*QUICK, *ALONE), twin=True, **MINUTES)], 1) == ""
 
 
 @pytest.mark.parametrize("twin", [False, True], ids=["faults", "twins"])
