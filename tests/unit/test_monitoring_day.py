@@ -12,7 +12,7 @@ from tests.unit.test_monitoring_rules import FIRING, run_rules
 
 STEP, SAMPLES = 5, 288
 HOUR = 60 // STEP
-RUN = {"person": "ada", "run": "ada-1128-brave-otter"}
+RUN = "ada-1128-brave-otter"
 At = Callable[[int], float | None]
 
 
@@ -113,9 +113,9 @@ def fleet() -> Iterator[Series]:
     """Yield the series of the day."""
     for role, events in EVENTS.items():
         gpus = {"worker": 4, "workbench": 2}.get(role, 0)
-        owner = RUN if role == "worker" else {"person": "ben"} if gpus else {}
-        machine = Machine(role, "lab", role=role, gpus=gpus, group="train" if gpus else "", **owner)
-        rows = Machine.series(Machine(**{**vars(machine), "length": SAMPLES, "minutes": STEP}))
+        person, run = (("ada", RUN) if role == "worker" else ("ben", "")) if gpus else ("", "")
+        machine = Machine(role, "lab", role, "train" if gpus else "", gpus, person, run, SAMPLES, STEP)
+        rows = machine.series()
         used = set[str]()
         for row in rows:
             labelled = (name for name in events if _matches(name, row))
