@@ -625,6 +625,7 @@ def test_the_pages_of_grafana_are_shown_with_the_token_of_the_person(
 ) -> None:
     """From its first page or a dashboard on; pages of MLflow, and requests of bp itself, are not among them."""
     hub.answer("/grafana/api/ds/query", {"results": {}})
+    hub.answer("/grafana/api/health", {"database": "ok"})
     browser = Browser(laptop, "ui", "grafana", *words)
     answer = browser.ask(browser.login)
     browser.cookie = answer.headers["Set-Cookie"].partition(";")[0]
@@ -637,6 +638,16 @@ def test_the_pages_of_grafana_are_shown_with_the_token_of_the_person(
     assert (found.status, json.loads(found.body)) == (200, {"results": {}})
     assert hub.requests[-1][1]["Authorization"] == f"Bearer {TOKEN}"
     assert others == [404] * 4
+
+
+def test_a_hub_without_grafana_is_named(laptop: Laptop, hub: FakeHub) -> None:
+    """Before a browser shows an empty page."""
+    hub.answer("/grafana/api/health", {"error_code": "404", "message": "no such file"}, 404)
+
+    done = laptop.bp("ui", "grafana")
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "the hub refuses: no such file (404)" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("grafana", "../bedplate/token"), ("grafana", "D"), ("mlflow", "run")])

@@ -17,7 +17,7 @@ from bedplate.monitoring.layer import groups
 from bedplate.programs.hub.rules import check_request
 from bedplate.programs.hub.tokens import RefusedError, Token
 from tests.testlab.fakes.laptop import FakeHub, Laptop, oldest_python
-from tests.testlab.machines.metrics import Exporter, Watch, free_port
+from tests.testlab.machines.metrics import HUB, Exporter, Watch, free_port
 from tests.testlab.metrics import DAY, HOUR, STEP, Machine, Store, Use, last_sample, normalised, store_of
 from tests.testlab.network.netlab import until
 
@@ -211,14 +211,20 @@ def test_gpus_of_a_workbench_and_of_a_pod_are_shown(laptop: Laptop, hub: FakeHub
     folder.mkdir()
     watch = Watch(folder, free_port())
     watch.write([{**group, "interval": "1s"} for group in groups()])
-    exporters = {name: Exporter(_new_folder(tmp_path / name)) for name in ("node", "workbench", "worker")}
+    exporters = {name: Exporter(_new_folder(tmp_path / name)) for name in ("node", "workbench", "worker", "hub")}
+    # Of two GPUs by the plan one is there.
+    own = 'machine="p5.us",place="us-west-2",group="train"'
+    exporters[
+        "hub"
+    ].text = f'bedplate_machine_usd_per_hour{{{own},market="spot"}} 8\nbedplate_expected_gpus{{{own}}} 2\n'
     exporters["node"].text = f'bedplate_gpu_owner{{gpu="0",person="ada",run="{GOOD}",source="lease"}} 1\n'
     exporters["workbench"].text = _RAW % {"pod": ""}
     # A pod of the second node of a run, as NVIDIA's exporter names it.
     exporters["worker"].text = _RAW % {"pod": f',namespace="ada",pod="{POD}-n-0-1-x7f2k",container="run"'}
     at_site = {"place": "cellar", "role": "workbench"}
     in_region = {"place": "us-west-2", "group": "train", "role": "worker"}
-    watch.set_targets("node", titan__cellar=(exporters["node"].target, at_site))
+    of_hub = {HUB: (exporters["hub"].target, {"place": "us-west-2", "role": "hub"})}
+    watch.set_targets("node", titan__cellar=(exporters["node"].target, at_site), **of_hub)
     watch.set_targets(
         "gpu",
         titan__cellar=(exporters["workbench"].target, at_site),
@@ -229,6 +235,8 @@ def test_gpus_of_a_workbench_and_of_a_pod_are_shown(laptop: Laptop, hub: FakeHub
 
     with watch.running():
         until(lambda: len(watch.query('bedplate:used_gpus{state="busy",person="ada"}')) == 2, 30, "no figures of GPUs")
+        until(lambda: bool(watch.query("bedplate:used_usd_per_hour")), 30, "no price of GPUs")
+        prices = [value for name in ("used", "group") for _, value in watch.query(f"bedplate:{name}_usd_per_hour")]
         document = json.loads(laptop.bp("top", "--json").stdout)
     for exporter in exporters.values():
         exporter.end()
@@ -239,6 +247,7 @@ def test_gpus_of_a_workbench_and_of_a_pod_are_shown(laptop: Laptop, hub: FakeHub
         assert (row["gpus"], row["busy"], row["states"], row["power_watts"]) == (1, 0.61, {"busy": 1}, 350)
         assert (row["memory_used_bytes"], row["memory_bytes"]) == (10 * 2**30, 80 * 2**30)
     assert document["unknown"] == []
+    assert prices == [4, 8]
 
 
 def _new_folder(folder: Path) -> Path:

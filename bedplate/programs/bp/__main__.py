@@ -33,6 +33,8 @@ _REPEATED = [
 _INTERRUPTED, _MOST, _BEFORE_START = 130, 1_000, 240
 # Commands that do more than to print an answer, by the function of their module.
 _ACTIONS = {"session": "act_on_session", "board": "start_board", "search": "act_on_search", "top": "watch_top"}
+# Seconds for the answer of Grafana.
+_HEALTH = 5.0
 _JSON = "one JSON document, for programs"
 
 
@@ -166,7 +168,11 @@ def _run(options: argparse.Namespace, command: Sequence[str], program: Path) -> 
     if options.command == "ui" and options.service == "session" and options.run:
         options.command, options.verb = "session", "open"
     if options.command == "ui":
-        return _serve(hub, _page_of(options.service, options.run or ""))
+        page = _page_of(options.service, options.run or "")
+        if options.service == "grafana":
+            # Here it is said if Grafana does not answer, or is not installed.
+            hub.call("/grafana/api/health", patience=_HEALTH)
+        return _serve(hub, page)
     if options.command == "compare" and options.page:
         return _serve(hub, records.comparison_page(_compared(hub, options)))
     if options.command in _ACTIONS and not _shows_once(options):
