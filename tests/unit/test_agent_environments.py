@@ -291,6 +291,16 @@ def test_without_wheels_and_index_the_cause_says_so(machine: Machine) -> None:
     assert refused(machine, "alpha\n").startswith("the index of packages does not answer: ")
 
 
+def test_missing_packages_of_bp_itself_say_whose_they_are_and_what_helps(machine: Machine) -> None:
+    """No file of the person's folder names them, so the operator or another index is the next step."""
+    machine.hub.files.clear()
+
+    cause = refused(machine, "# packages of bp search\nalpha\n")
+
+    assert cause.startswith("the packages of bp search are missing: the index of packages does not answer: ")
+    assert cause.endswith("put their wheels on the hub (docs/hub.md, Wheels), or name an index by UV_INDEX"), cause
+
+
 @pytest.mark.parametrize("failures", [[404], [403]], ids=["no folder", "older hub"])
 def test_a_hub_that_has_no_wheels_leaves_the_index(failures: list[int], machine: Machine) -> None:
     """An older hub refuses the folder."""

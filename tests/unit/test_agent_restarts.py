@@ -59,6 +59,7 @@ KILLED = end(10.0, 137, UNKNOWN, "rank 1 was killed")
         (137, b"", UNKNOWN),
         (143, b"", UNKNOWN),
         (139, b"", PROGRAM),
+        (78, b"connection reset by peer", STOP),
     ],
 )
 def test_the_kind_of_an_end_is_by_code_and_output(code: int, tail: bytes, kind: str) -> None:

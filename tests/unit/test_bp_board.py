@@ -57,6 +57,19 @@ def test_a_board_is_a_session_beside_the_files_of_its_runs(quick: Laptop, hub: S
     assert board["tags"]["bedplate.machine"] == "titan-03.cellar"
 
 
+def test_a_board_has_packages_of_its_own_from_any_index(quick: Laptop, hub: SearchHub) -> None:
+    """The plan names them without an option that a board lacks, and UV_INDEX names another index."""
+    hub.add_run("ada-one")
+
+    done = quick.bp("board", "-d", "--env", "UV_INDEX=https://index.lab", "ada-one")
+
+    assert done.returncode == 0, done.stderr
+    assert "environment of bp board: kept on each machine, and built if it is missing\n" in done.stderr
+    assert given(quick)[0]["environment"] == {"UV_INDEX": "https://index.lab"}
+    packages = (quick.cache / "bedplate/lab/board/requirements.txt").read_text()
+    assert packages.startswith("# packages of bp board\n")
+
+
 def test_a_board_of_a_study_has_its_settings(quick: Laptop, hub: SearchHub) -> None:
     """By the record of its driver; a record that was changed has none."""
     quick.bp("search", "lr.ini", "-d")

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -17,6 +18,7 @@ from uuid import uuid4
 
 import pytest
 
+from bedplate.programs.bp import records
 from bedplate.programs.bp.places import Place
 from tests.testlab.fakes.laptop import HOST, TOKEN, Answer, FakeHub, Laptop, oldest_python
 from tests.testlab.fakes.runs import wait_for
@@ -715,6 +717,17 @@ def test_a_name_that_is_in_use_is_not_given_again(laptop: Laptop, record: Record
     done = laptop.bp("run", "--name", "a", "--", "true")
 
     assert (done.returncode, "select another --name" in done.stderr) == (242, True), done.stderr
+
+
+def test_a_new_name_is_found_where_all_words_are_in_use(laptop: Laptop, record: Record) -> None:
+    """Then it ends with a number."""
+    days = {time.strftime("%m%d", time.gmtime(time.time() + seconds)) for seconds in (0, 300)}
+    for day, first, second in product(days, records._ADJECTIVES.split(), records._ANIMALS.split()):  # noqa: SLF001
+        record.add(f"ada-{day}-{first}-{second}")
+
+    laptop.bp("run", "-d", "--", "true")
+
+    assert re.fullmatch("ada-[0-9]{4}-[a-z]+-[a-z]+-[0-9]{4}", record.runs[-1]["info"]["run_name"])
 
 
 @pytest.mark.parametrize(

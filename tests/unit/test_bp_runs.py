@@ -525,6 +525,18 @@ def test_an_environment_that_cannot_be_is_refused(
     assert laptop.bp("run", "-d", "--environment", "none", "--", "true").returncode == 0
 
 
+def test_the_packages_of_a_run_with_another_index_need_that_index(laptop: Laptop, record: Record) -> None:
+    """The list of packages has no index, and the record no values; other variables say nothing of packages."""
+    name = started(laptop, record, "--env", "UV_INDEX=https://index.lab", "--env", "SEED=7")
+    record.packs[f"7/{record.runs[-1]['info']['run_id']}/{LISTED}"] = b"numpy==2.1\n"
+
+    refused = laptop.bp("run", "-d", "--environment", name, "--", "true")
+    done = laptop.bp("run", "-d", "--environment", name, "--env", "UV_INDEX=https://index.lab", "--", "true")
+
+    assert (refused.returncode, "the record has no values of UV_INDEX\n" in refused.stderr) == (242, True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("file", ["requirements.txt", "more/base.txt"])
 def test_an_environment_of_a_file_that_stays_is_refused(file: str, laptop: Laptop, record: Record) -> None:
     """The machine would lack what git ignores; `--include` sends it."""

@@ -167,8 +167,8 @@ def study(old: str = "", new: str = "") -> None:
 
 
 def test_the_driver_gets_what_its_trials_need(quick: Laptop, hub: SearchHub) -> None:
-    """A token of the study as a secret, a folder of its own, and the tree of this folder for its trials."""
-    study("cpus = 1", "cpus = 1\nenv = SEED=7\nfor = 2h\nscratch-ok = yes")
+    """A token as a secret, a folder and packages of its own, the index of the study, and this tree for its trials."""
+    study("cpus = 1", "cpus = 1\nenv = SEED=7 UV_INDEX=https://index.lab\nfor = 2h\nscratch-ok = yes")
 
     done = quick.bp("search", "lr.ini", "-d")
 
@@ -182,7 +182,12 @@ def test_the_driver_gets_what_its_trials_need(quick: Laptop, hub: SearchHub) -> 
     assert tags["bedplate.command"] == "bp search lr.ini"
     facts = json.loads((quick.cache / "bedplate/lab/search/ada-lr/study.json").read_text())
     document = facts["document"]
-    assert (document["environment"], document["for"], document["scratch_ok"]) == ({"SEED": "7"}, 7_200, "1")
+    index = {"UV_INDEX": "https://index.lab"}
+    assert (document["environment"], start["environment"]) == ({"SEED": "7", **index}, index)
+    assert (document["for"], document["scratch_ok"]) == (7_200, "1")
+    assert "environment of bp search: kept on each machine, and built if it is missing\n" in done.stderr
+    packages = (quick.cache / "bedplate/lab/search/ada-lr/requirements.txt").read_text()
+    assert packages.startswith("# packages of bp search\n")
     assert {f"packs/ada/{tree}-0.pack" for tree in (start["tree"], document["tree"])} == {*hub.files}
     assert (start["environment_file"], document["environment_file"]) == ("requirements.txt", "")
     assert (facts["parallel"], tags["bedplate.tree"]) == (3, start["tree"])
@@ -268,8 +273,21 @@ def test_trials_in_the_cluster_are_asked_for_by_their_price(quick: Laptop, hub: 
 
 
 def test_a_second_driver_is_refused_and_a_changed_study_too(quick: Laptop, hub: SearchHub) -> None:
-    """More trials, and a new end of the first driver, are no change."""
+    """More trials, and a new end of the first driver, are no change. Before its first trial a study may change."""
+    study("lr = float 0 1", "lr = float 0 3")
     quick.bp("search", "lr.ini", "-d")
+    hub.tagged("search", "ada-lr")[0]["tags"]["bedplate.state"] = "ended"
+    study("on = small", "on = titan-03")
+    study("lr = float 0 3", "lr = float 0 1")
+    edited = quick.bp("search", "lr.ini", "-d")
+    assert (edited.returncode, "ada-lr is new" in edited.stderr) == (0, True), edited.stderr
+    names = {run["tags"]["bedplate.machine"] for run in hub.tagged("search", "ada-lr")}
+    assert names == {"small.cellar", "titan-03.cellar"}
+    for run in hub.tagged("search", "ada-lr"):
+        del hub.runs[run["run_id"]]
+    study("on = titan-03", "on = small")
+    quick.bp("search", "lr.ini", "-d")
+    record(hub, "ada-lr-0000")
     (driver,) = hub.tagged("search", "ada-lr")
     second = quick.bp("search", "lr.ini")
     assert (second.returncode, f"{driver['run_name']} drives ada-lr" in second.stderr) == (5, True), second.stderr
@@ -321,8 +339,39 @@ def test_a_parameter_that_may_be_read_by_nobody_is_named(quick: Laptop, hub: Sea
     assert (done.returncode, hub.runs) == (0, {}), done.stderr
     assert "note: the command has no {depth}: its program must read $BEDPLATE_PARAMS" in done.stderr
     assert "5 trials, 5 at a time" in done.stderr
-    assert "note: gpu has no room for 20 trials at a time" in done.stderr
+    assert "note: gpu-1.us-west-2 has no room for 20 trials at a time: each takes 1 of 8 GPUs" in done.stderr
     assert "stopped after 2:00:00 at the latest: --max-cost 7.00" in done.stderr
+
+
+def test_the_resource_that_limits_trials_at_a_time_is_named(quick: Laptop, hub: SearchHub) -> None:
+    """GPUs, or else CPUs: what a trial takes, and what there is, on a machine and in a group of the cluster."""
+    notes = []
+    study("parallel = 3", "parallel = 40")
+    for line in ("on = titan-03\ngpus = 3", "on = small\ncpus = 3", "group = batch\ngpus = 8"):
+        study("on = small\ncpus = 1", line)
+        done = quick.bp("search", "lr.ini", "--dry-run")
+        notes += [text for text in done.stderr.splitlines() if "no room" in text] or [done.stderr]
+        study(line, "on = small\ncpus = 1")
+
+    assert [text.removeprefix("note: ").removesuffix("; the search itself none") for text in notes] == [
+        "titan-03.cellar has no room for 40 trials at a time: each takes 3 of 4 GPUs",
+        "small.cellar has no room for 40 trials at a time: each takes 3 of 16 CPUs",
+        "batch has no room for 40 trials at a time: each takes 8 of 16 GPUs of a machine, on 1 of at most 4 machines",
+    ]
+
+
+def test_a_search_whose_trials_have_all_failed_is_not_repeated(laptop: Laptop, hub: SearchHub) -> None:
+    """Such as by a wrong name of the metric: the same driver would end the same way."""
+    program(0.01)
+    study("metric = loss", "metric = los")
+    study("trials = 5", "trials = 1")
+
+    done = laptop.bp("search", "lr.ini")
+
+    assert (done.returncode, "no trial is complete" in done.stdout) == (78, True), done.stdout + done.stderr
+    assert "it has not logged los: it has logged loss, the nearest is loss" in done.stdout
+    (driver,) = hub.tagged("search", "ada-lr")
+    assert (driver["status"], "bedplate.restart.1" in driver["tags"]) == ("FAILED", False)
 
 
 def test_a_search_is_stopped_by_its_driver_or_by_its_trials(quick: Laptop, hub: SearchHub) -> None:

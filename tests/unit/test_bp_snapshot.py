@@ -389,6 +389,8 @@ def _write_checkpoints(folder: Path) -> str:
 def _make_environment(folder: Path) -> str:
     (folder / "model/.venv").mkdir()
     (folder / "model/.venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+    # Of a package, and no secret.
+    (folder / "model/.venv/cacert.pem").write_text("certificates\n")
     return "an environment of Python: model/.venv"
 
 

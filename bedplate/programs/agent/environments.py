@@ -26,7 +26,7 @@ from urllib.parse import quote, unquote
 from ..connection import FILES as PLACE
 from ..connection import Connection, HubError
 from ..program import ProgramError, run, write_text
-from .sources import FILES, LIST, LOCK, REQUIREMENTS, BuildError, read_sources
+from .sources import FILES, LIST, LOCK, OWN, REQUIREMENTS, BuildError, read_sources
 
 WHEELS, UV = "wheels", "0.13.8"
 """The folder of wheels on the hub, and the version of uv for images without one."""
@@ -49,6 +49,8 @@ _FETCHES = re.compile("PASSWORD|USERNAME|TOKEN|HTTP|CACHE")
 # waited for as code is; for a wheel, for which uv asks again; and for uv.
 _OLD, _DAY, _PATIENCE, _PATIENCE_OF_UV, _LONGEST = 30 * 86_400, 86_400.0, 600.0, 30.0, 7_200.0
 _SHOWN, _PORTS = 700, 10_000
+# What helps where the packages of bp itself are missing: nobody has them in a folder.
+_FIX_OF_OWN = "ask your operator to put their wheels on the hub (docs/hub.md, Wheels), or name an index by UV_INDEX"
 # An older hub refuses a folder that it does not know.
 _NO_WHEELS = {HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN}
 
@@ -163,10 +165,13 @@ def _places(hub: Connection, folder: Path) -> Iterator[Sequence[Sequence[str]]]:
 
 
 class Environments:
-    """The environments of a person on this machine, in a cache. The hub has wheels; `say` tells what takes time."""
+    """The environments of a person on this machine, in a cache. The hub has wheels; `say` tells what takes time.
 
-    def __init__(self, cache: Path, hub: Connection, say: Callable[[str], object]) -> None:
-        self._cache, self._hub, self._say, self._lock = cache, hub, say, -1
+    `own` is the program of bp that needs the packages, if its requirements do not say so.
+    """
+
+    def __init__(self, cache: Path, hub: Connection, say: Callable[[str], object], own: str = "") -> None:
+        self._cache, self._hub, self._say, self._own, self._lock = cache, hub, say, own, -1
 
     def provide(self, source: str, code: Path, variables: Mapping[str, str]) -> Path:
         """Return the environment of a file of the code, or of a list on the hub, and hold it until this process ends.
@@ -214,15 +219,19 @@ class Environments:
         except BlockingIOError:
             os.close(used)
             return None
+        source, text = next(iter(texts.items()))
+        own = self._own or (text.splitlines()[0][len(OWN) :] if text.startswith(OWN) else "")
         try:
-            self._say(f"builds the environment of {next(iter(texts))}: minutes, if packages are large")
+            self._say(f"builds the environment of {own or source}: minutes, if packages are large")
             self._remove_old()
             self._build(folder, texts, code, variables)
             fcntl.flock(used, fcntl.LOCK_SH)
-        except BaseException:
+        except BaseException as error:
             # What is not complete needs no room on a full disk.
             shutil.rmtree(folder, ignore_errors=True)
             os.close(used)
+            if own and isinstance(error, BuildError):
+                raise BuildError(f"the packages of {own} are missing: {error}; {_FIX_OF_OWN}") from None
             raise
         return folder
 

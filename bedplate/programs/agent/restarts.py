@@ -14,6 +14,8 @@ _OWN = PEER_LOST, NOTICED, NO_LEASE, NO_CODE, WRONG_SETTINGS, REFUSED = range(20
 """Exit codes of the agent, in this order: a peer is lost, it was told to end, and the hub refuses the run."""
 REPEATED = _KILLED, _TERMINATED, PEER_LOST, NOTICED, 255
 """Exit codes of containers that are made again; 255 is that of one whose machine has restarted."""
+FINAL = 78
+"""The exit code of a program that no repeat can help: EX_CONFIG of sysexits.h."""
 _STOPPED = {NOTICED, REFUSED}
 # Seconds: by which the loss of a machine is seen later than its effects, between a killed rank and the errors of its
 # peers, and in which one end may be the effect of another.
@@ -35,8 +37,8 @@ _PEER_ERRORS = tuple(
 
 def kind_of(code: int, tail: bytes, *, is_out_of_memory: bool = False) -> str:
     """Return the kind of a rank's end, by its exit code and the last bytes of its output."""
-    if not code:
-        return DONE
+    if code in {0, FINAL}:
+        return STOP if code else DONE
     if code in {_KILLED, _TERMINATED}:
         return PROGRAM if is_out_of_memory else UNKNOWN
     text = tail.lower()

@@ -175,7 +175,7 @@ class Run:
                 self._provide_environment({**os.environ, **environment})
             # JupyterLab has an environment of its own.
             if self._told["SESSION"] and (self._beside / REQUIREMENTS).exists():
-                cache = Environments(Path(self._told["ENVIRONMENTS"]), self._hub, self._say)
+                cache = Environments(Path(self._told["ENVIRONMENTS"]), self._hub, self._say, "JupyterLab")
                 self._own["JUPYTER"] = str(cache.provide(REQUIREMENTS, self._beside, {**os.environ, **environment}))
         except (BuildError, OSError) as error:
             return f"no environment: {error}"

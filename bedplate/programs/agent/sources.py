@@ -8,6 +8,8 @@ from pathlib import Path
 
 LOCK, REQUIREMENTS, PROJECT = FILES = "uv.lock", "requirements.txt", "pyproject.toml"
 """What an environment is built from, by the top folder of the code: the first one that is there."""
+OWN = "# packages of "
+"""How the requirements of a program of bp itself start; its name follows."""
 LIST = "environment.txt"
 """What an environment has, as exact versions, and hashes if they are known. It is written last."""
 # A file without requirements, and a project without dependencies, or with settings of tools only, needs nothing.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from .environments import environment_line
 from .hub import WRONG, BpError, Hub
 from .records import find_run
 from .run import add_options as add_options_of_run
@@ -17,7 +18,7 @@ from .snapshot import open_shadow
 # Options of `bp run` that a board does not have, with their values. It has nothing that a restart could lose.
 _FIXED: "dict[str, Any]" = {"gpus": "0", "nodes": "1", "array": "", "after": "", "launch": "program", "restarts": "3"}
 _FIXED |= {"scratch_ok": True, "priority": "normal", "environment": "", "notify": False, "in": ""}
-_FIXED.update({name: list[str]() for name in ("param", "env", "secret", "include")})
+_FIXED.update({name: list[str]() for name in ("param", "secret", "include")})
 _TIME, _MOST, _NAME = "12h", 100, re.compile("[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
 
 
@@ -46,6 +47,7 @@ def start_board(hub: Hub, options: argparse.Namespace) -> int:
     what = ("--search", options.search) if options.search else options.runs
     document |= {"session": "board", "most": _TIME, "environment_file": "requirements.txt"}
     document["tags"] = {"command": " ".join(("bp board", *what))}
+    document["built"] = environment_line("bp board", has_option=False)
     folder = hub.folder / "board"
     with ExitStack() as stack:
         # Another board waits before it fills the same folder.

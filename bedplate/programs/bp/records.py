@@ -90,7 +90,10 @@ def create_run(hub: Hub, word: str, tags: Mapping[str, object], params: Mapping[
     start, day = int(hub.now * 1000), time.strftime("%m%d", time.gmtime(hub.now))
     name = ""
     for attempt in range(_TRIES):
-        name = name or f"{person}-{day}-{word or '-'.join(secrets.choice(w.split()) for w in (_ADJECTIVES, _ANIMALS))}"
+        chosen = "-".join(secrets.choice(words.split()) for words in (_ADJECTIVES, _ANIMALS))
+        # Where many are in use, a number tells the others apart.
+        chosen += f"-{secrets.randbelow(9_000) + 1_000}" if attempt else ""
+        name = name or f"{person}-{day}-{word or chosen}"
         found = _search(hub, _tagged("id", name), 1)
         if found and found[0]["start_time"] != start:
             if word:
@@ -110,7 +113,7 @@ def create_run(hub: Hub, word: str, tags: Mapping[str, object], params: Mapping[
         else:
             change_run(hub, run["run"], params=params)
             return {**run, "experiment": experiment}
-    raise BpError("all new names are in use", "select one by --name", HELD)
+    raise BpError(f"{_TRIES} new names were all in use", "write the command again: it tries others", HELD)
 
 
 @_answers_of_mlflow()

@@ -131,9 +131,8 @@ def start_folder(hub: Hub, options: argparse.Namespace, document: dict[str, Any]
             # It takes longer than a snapshot. Without a use it ends with bp.
             hub.prepare_token()
         shadow = stack.enter_context(open_shadow(hub.folder, folder))
-        code, include = code_of(hub, shadow, options.include, stack), options.include
-        source = choose_environment(hub, options.environment, folder, code.snapshot.left_out, include)
-        document["environment_file"] = source
+        code = code_of(hub, shadow, options.include, stack)
+        document["environment_file"] = choose_environment(hub, options, folder, code.snapshot.left_out)
         status = start(hub, options, asked.result(), document, code)
     if status == NO_CODE:
         # The hub may have lost a pack that this laptop counts as sent.
@@ -154,18 +153,19 @@ def start_code(
 ) -> int:
     """Start a run of code, and follow it; return the exit code of its program.
 
-    The document may have more `tags`, the `cost` of what the run itself starts, and functions for its `place`, and to
-    `begin` what follows once it has all of the run.
+    The document may have more `tags`, the `cost` of what the run itself starts, the line of its environment if that is
+    bp's own (`built`), and functions for its `place`, and to `begin` what follows once it has all of the run.
     """
     run, more_tags, begin = dict[str, Any](), document.pop("tags", {}), document.pop("begin", lambda _: None)
-    more_cost = document.pop("cost", 0.0)
+    more_cost, source = document.pop("cost", 0.0), document["environment_file"]
+    built = document.pop("built", environment_line(source) if source else "")
     if options.notify and hub.settings.person not in fleet.get("notify", ()):
         raise BpError("--notify has no effect: the fleet file has no `notify` for you", "ask your operator", WRONG)
     place = document.pop("place", set_place)(hub, options, fleet, document)
     cost = document["nodes"] * document["turns"] * (place.facts["price"] or 0) * document["for"] / 3_600
     sent_bytes = sum(pack.stat().st_size for pack in code.new.values())
     say(*_plan_lines(place, document, cost, code.snapshot, sent_bytes))
-    say(*filter(None, [wait_line(fleet, place)]))
+    say(*filter(None, [built, wait_line(fleet, place)]))
     cost += more_cost
     say(*limit_lines(hub, fleet, options.max_cost, document["for"], cost))
     if options.dry_run:
@@ -368,6 +368,5 @@ def _plan_lines(place: Place, document: Mapping[str, Any], cost: float, snapshot
         yield "note: no store here has checkpoints: a run whose machine is lost has to start from the beginning"
     what = f"{snapshot.files} files" if snapshot.files else "the code"
     yield f"sends {size / 1e6:.2f} MB of {what} with {snapshot.size / 1e6:.2f} MB"
-    yield from ([environment_line(document["environment_file"])] if document["environment_file"] else [])
     yield from ([f"left out: {listed(snapshot.left_out)}"] if snapshot.left_out else [])
     yield from (f"note: {warning}" for warning in snapshot.warnings)

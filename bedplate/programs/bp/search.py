@@ -15,6 +15,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from .. import study as studies
+from ..agent.sources import OWN
 from ..study import CHANGEABLE, LISTS, STOP, Settings, StudyError
 from .environments import choose_environment, environment_line, former_environment
 from .hub import HELD, WRONG, BpError, Hub, say
@@ -39,7 +40,6 @@ _OF_DRIVER = {
     "launch": "program",
     "restarts": "3",
     "scratch_ok": True,
-    "env": [],
 }
 # Seconds in which a driver stops its trials, and for which a stop waits for that. An account of systemd has two minutes
 # at a shutdown.
@@ -76,9 +76,9 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
         raise BpError("; ".join(f"{file}: {fault}" for fault in error.args), "", WRONG) from None
     name, trial, fleet = f"{hub.settings.person}-{settings['study']['name']}", _trial_options(settings), hub.fleet()
     drivers, trials = tagged_runs(hub, search=name), trials_of(hub, name)
-    _check_former(name, settings, drivers)
+    _check_former(name, settings, drivers, has_trials=bool(trials))
     document = read_options(trial, shlex.split(settings["run"]["command"]))
-    if drivers and drivers[0]["tags"].get("bedplate.machine") in fleet["machines"]:
+    if trials and drivers and drivers[0]["tags"].get("bedplate.machine") in fleet["machines"]:
         # Trials may go on there.
         trial.on, trial.group = drivers[0]["tags"]["bedplate.machine"], ""
     if trials and not (trial.on or trial.group):
@@ -95,16 +95,17 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
             code, document["environment_file"] = _former_code(hub, name, drivers, trials)
         else:
             code = code_of(hub, stack.enter_context(open_shadow(hub.folder, Path.cwd())), trial.include, stack)
-            left_out, include = code.snapshot.left_out, trial.include
-            source = choose_environment(hub, trial.environment, Path.cwd(), left_out, include)
-            document["environment_file"] = source
+            document["environment_file"] = choose_environment(hub, trial, Path.cwd(), code.snapshot.left_out)
         tags = {**run_tags(trial, place, document, code), "study": name, "owner": hub.settings.person}
         facts = {"name": name, "settings": settings, "tags": tags, "parallel": _parallel(settings, place, document)}
         facts |= {"secrets": [word.partition("=")[2] or word.replace("-", "_") for word in secrets]}
         facts |= {"document": {**document, **hub.facts, "tree": code.snapshot.tree, "packs": code.packs}}
         own = {"on": place.name, "group": "", "d": options.d, "dry_run": options.dry_run, "y": options.y}
+        # An index of packages is for those of the driver, too.
+        own["env"] = [word for word in trial.env if word.startswith("UV_")]
         own |= {"max_cost": "", "for": settings["study"]["time"]}
-        more: dict[str, Any] = {"environment_file": _ENVIRONMENT, "grace": _GRACE}
+        built = environment_line("bp search", has_option=False)
+        more: dict[str, Any] = {"environment_file": _ENVIRONMENT, "grace": _GRACE, "built": built}
         if place.selector:
             group = _group_of_driver(fleet, place)
             own |= {"on": "", "group": group, "image": "" if fleet["groups"][group]["image"] else trial.image}
@@ -119,7 +120,7 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
         given["tags"] = {"search": name, "command": f"bp search {file.name}", "file": json.dumps(settings)}
         folder = shipped(hub.folder / "search" / name, "search", _FACTS, facts)
         program = code_of(hub, stack.enter_context(open_shadow(hub.folder, folder)), (), stack)
-        say(*_lines(facts, more.get("cost", 0), is_known=bool(drivers)))
+        say(*_lines(facts, place, more.get("cost", 0), is_known=bool(trials)))
         both = Code(program.snapshot, program.packs, {**code.new, **program.new}, stack.close)
         return start_code(hub, driver, fleet, given, both)
 
@@ -141,7 +142,7 @@ def _former_code(hub: Hub, name: str, drivers: Sequence[Run], trials: Sequence[R
             raise BpError(what, "name another study", WRONG) from None
         environment = former_environment(hub, run)
     code = Code(snapshot_of(run), pack_paths(run), {})
-    built = environment_line(environment) if environment else "no environment"
+    built = environment_line(environment).partition(";")[0] if environment else "no environment"
     say(f"code of the trials, by {source}: {code.snapshot.tree}; {built}")
     return code, environment
 
@@ -160,13 +161,13 @@ def _trial_options(settings: Settings) -> argparse.Namespace:
     return argparse.Namespace(**{**_OF_SEARCH, **vars(parser.parse_args(words))})
 
 
-def _check_former(name: str, settings: Settings, drivers: Sequence[Run]) -> None:
-    """Refuse a second driver, and a study that has changed. Raises BpError."""
+def _check_former(name: str, settings: Settings, drivers: Sequence[Run], *, has_trials: bool) -> None:
+    """Refuse a second driver, and a study that has changed since its first trial. Raises BpError."""
     for run in drivers:
         if not has_run_ended(run):
             fix = f"`bp logs -f {run['name']}` follows it, `bp search stop {settings['study']['name']}` ends it"
             raise BpError(f"{run['name']} drives {name}, or its end is not recorded yet", fix, HELD)
-    former = _settings_of(drivers[0]) if drivers else settings
+    former = _settings_of(drivers[0]) if drivers and has_trials else settings
     pairs = {(part, key) for study in (former, settings) for part in study for key in study[part]}
     changed = [
         f"[{part}] {key}: {settings[part].get(key) or 'nothing'}, it was {former[part].get(key) or 'nothing'}"
@@ -220,12 +221,21 @@ def _cluster_facts(hub: Hub, place: Place, *, is_asked: bool) -> Mapping[str, An
 
 def _parallel(settings: Settings, place: Place, document: Mapping[str, Any]) -> int:
     """Return how many trials run at once: by default as many as fit on a machine, and at most those of its group."""
-    name = "gpus" if document["gpus"] else "cpus"
-    fitting = max(int(place.facts[name] or 1) // max(int(document[name]), 1), 1)
-    is_group = place.selector and "kubernetes.io/hostname" not in place.selector
-    most = fitting * place.facts["max"] // document["nodes"] if is_group else fitting
+    fitting, most, _ = _room(place, document)
     wanted = int(settings["study"]["parallel"] or fitting)
     return min(wanted, most, int(settings["study"]["trials"]), _MOST)
+
+
+def _room(place: Place, document: Mapping[str, Any]) -> "tuple[int, int, str]":
+    """Return how many trials fit on a machine, and on all of a place at once; and by which resource, in words."""
+    name, unit = ("gpus", "GPUs") if document["gpus"] else ("cpus", "CPUs")
+    each, nodes = max(int(document[name]), 1), document["nodes"]
+    fitting = max(int(place.facts[name] or 1) // each, 1)
+    why = f"each takes {each} of {place.facts[name] or 'unknown'} {unit}"
+    if not place.selector or "kubernetes.io/hostname" in place.selector:
+        return fitting, fitting, why
+    most = place.facts["max"]
+    return fitting, fitting * most // nodes, f"{why} of a machine, on {nodes} of at most {most} machines"
 
 
 def _left(hub: Hub, settings: Settings, drivers: Sequence[Run], price: "float | None") -> str:
@@ -247,23 +257,25 @@ def shipped(folder: Path, name: str, facts_file: str, facts: Mapping[str, Any]) 
         for file in own.namelist():
             if file.startswith("programs/") and not file.endswith(_ENVIRONMENT):
                 program.writestr(file, own.read(file))
-        (folder / _ENVIRONMENT).write_bytes(own.read(f"programs/{name}/{_ENVIRONMENT}"))
+        packages = own.read(f"programs/{name}/{_ENVIRONMENT}")
+        (folder / _ENVIRONMENT).write_bytes(f"{OWN}bp {name}\n".encode() + packages)
     return folder
 
 
-def _lines(facts: Mapping[str, Any], most: float, *, is_known: bool) -> Iterator[str]:
+def _lines(facts: Mapping[str, Any], place: Place, most: float, *, is_known: bool) -> Iterator[str]:
     """Yield what a search does."""
     settings, study = facts["settings"], facts["settings"]["study"]
     yield f"{facts['name']} {'goes on with its trials, and their code' if is_known else 'is new'}"
     how = f"by {study['sampler']} with pruner {study['pruner']}: {study['direction']} {study['metric']}"
     yield f"{study['trials']} trials, {facts['parallel']} at a time, {how}"
     if "place" in facts:
-        price = facts["place"]["facts"]["price"]
+        price = place.facts["price"]
         hour = (price or 0) * facts["document"]["nodes"]
         cost = f"{hour:.2f} USD an hour each, at most {most:.2f} USD" if price else "without a known price"
-        yield f"trials on {facts['place']['name']} in the cluster, {cost}"
-    if int(study["parallel"] or 0) > facts["parallel"]:
-        yield f"note: {facts['tags']['group'] or 'the machine'} has no room for {study['parallel']} trials at a time"
+        yield f"trials on {place.name} in the cluster, {cost}"
+    _, room, why = _room(place, facts["document"])
+    if int(study["parallel"] or 0) > room:
+        yield f"note: {place.name} has no room for {study['parallel']} trials at a time: {why}; the search itself none"
     if names := [f"{{{name}}}" for name in settings["parameters"] if f"{{{name}}}" not in settings["run"]["command"]]:
         yield f"note: the command has no {', '.join(names)}: its program must read $BEDPLATE_PARAMS"
 

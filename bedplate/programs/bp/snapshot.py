@@ -212,14 +212,15 @@ class Shadow:
 
     def _check(self, present: Mapping[str, os.stat_result], include: Sequence[str]) -> None:
         """Refuse what does not belong into a snapshot, and note what may surprise."""
+        # These have certificates and large files of packages.
+        made = [found[1] or "." for found in map(_MADE.fullmatch, present) if found]
+        _refuse(made, "an environment of Python", "name it in .gitignore")
         large = [name for name, facts in present.items() if facts.st_size > _FILE_LIMIT]
         _refuse(large, "larger than 50 MB", _DATA)
         allowed = {os.path.normpath(word) for word in include}
         secrets = [name for name in present if is_secret(name)]
         fix = "name it in .gitignore, with its values by `bp secret set`, or allow it by `--include NAME`"
         _refuse([name for name in secrets if name not in allowed], "named as a secret", fix)
-        made = [found[1] or "." for found in map(_MADE.fullmatch, present) if found]
-        _refuse(made, "an environment of Python", "name it in .gitignore")
         sizes, counts = Counter[str](), Counter[str]()
         for name, facts in present.items():
             part = name.partition("/")[0]

@@ -11,6 +11,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
+from ..agent.restarts import FINAL
 from ..bp.hub import BpError
 from ..bp.records import change_run, has_run_ended, tagged_runs
 from ..study import STOP
@@ -66,7 +67,7 @@ def main(folder: Path) -> int:
         return _STOPPED
     for line in driver.summary():
         _say(line)
-    return 0 if driver.best else _FAILED
+    return 0 if driver.best else FINAL
 
 
 def _other_driver(hub: StudyHub, name: str) -> str:
