@@ -74,9 +74,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture
-def hub(here: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a hub with this Prometheus; the fleet file is in the current folder."""
-    assert run(["plan", str(here), "--write"]) == 0
+def unplanned(here: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a hub with this Prometheus; the current folder has a fleet file without a lock."""
+    del here
     folder = tmp_path / "hub"
     folder.mkdir()
     for name, text in (("ssh", _SSH.format(folder=folder)), ("sudo", '#!/bin/sh\nshift\nexec "$@"\n')):
@@ -86,6 +86,13 @@ def hub(here: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatc
     (folder / "alertmanager").write_text("1")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return folder
+
+
+@pytest.fixture
+def hub(here: Path, unplanned: Path) -> Path:
+    """Return the folder of that hub; the fleet has a lock."""
+    assert run(["plan", str(here), "--write"]) == 0
+    return unplanned
 
 
 class _Receiver(BaseHTTPRequestHandler):
@@ -288,7 +295,7 @@ def test_every_series_of_the_commands_is_recorded() -> None:
     ],
 )
 def test_what_cannot_be_meant_does_not_reach_the_hub(
-    words: tuple[str, ...], message: str, hub: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], message: str, unplanned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 2, with the value to write."""
     assert run(list(words)) == 2
@@ -296,7 +303,7 @@ def test_what_cannot_be_meant_does_not_reach_the_hub(
     error = capsys.readouterr().err
     assert message in error
     assert "fix" in error
-    assert not (hub / "calls").exists()
+    assert not (unplanned / "calls").exists()
 
 
 def test_a_hub_without_figures_is_named(hub: Path, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
