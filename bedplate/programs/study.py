@@ -49,13 +49,13 @@ class StudyError(ValueError):
     """A study file is wrong; its arguments are the faults in words."""
 
 
-def read_study(text: str) -> Settings:
+def read_study(text: str, file: str = "the study") -> Settings:
     """Return the sections of a study file, with defaults. Raises StudyError with all faults."""
     parser = ConfigParser(interpolation=None, delimiters=("=",), default_section="")
     # Parameters have names with capitals.
     vars(parser)["optionxform"] = str
     try:
-        parser.read_string(text)
+        parser.read_string(text, file)
     except SyntaxFault as error:
         raise StudyError(" ".join(str(error).split())) from None
     # As in a shell, a line goes on after a backslash at its end.

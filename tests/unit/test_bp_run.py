@@ -480,6 +480,21 @@ def test_a_command_is_needed(words: list[str], laptop: Laptop) -> None:
     assert (done.returncode, "bp run -- python train.py" in done.stderr) == (242, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--gpu", "1", "--", "true"], "unrecognized arguments: --gpu 1; write --gpus\n"),
+        (["--gpus", "1", "python", "x.py"], "unrecognized arguments: python x.py; write -- before the command\n"),
+        (["--xyzzy", "--", "true"], "unrecognized arguments: --xyzzy\n"),
+    ],
+)
+def test_an_unknown_word_has_the_nearest_right_one(words: list[str], hint: str, laptop: Laptop) -> None:
+    """A command without its mark is no option."""
+    done = laptop.bp("run", *words)
+
+    assert (done.returncode, hint in done.stderr) == (242, True), done.stderr
+
+
 def test_a_secret_in_the_folder_is_refused(laptop: Laptop, record: Record) -> None:
     """Status 242, and nothing is recorded or sent."""
     Path(".env").write_text("TOKEN=1")

@@ -315,7 +315,10 @@ def test_a_second_driver_is_refused_and_a_changed_study_too(quick: Laptop, hub: 
         ("on = small", "nodes = 2\nscratch-ok = yes", "a trial has one machine: that of its search"),
         ("cpus = 1", "cpus = many", "argument --cpus: the value is not of the form N"),
         ("cpus = 1", "nodes = 2", "--on names one machine, and --nodes needs several"),
-        ("cpus = 1", "array = 1-2", "unrecognized arguments: --array=1-2"),
+        ("cpus = 1", "cpus = many", "bp search: lr.ini: [run]: error: "),
+        ("cpus = 1", "array = 1-2", "lr.ini: [run] has no `array`"),
+        ("cpus = 1", "cpu = 1", "lr.ini: [run] has no `cpu`\n  fix  write `cpus`\n"),
+        ("[study]", "[study", "lr.ini: File contains no section headers. file: 'lr.ini', line: 1"),
         ("parallel = 3", "budget = 5 USD", "the price is unknown, so --max-cost cannot be kept"),
     ],
 )
@@ -341,6 +344,23 @@ def test_a_parameter_that_may_be_read_by_nobody_is_named(quick: Laptop, hub: Sea
     assert "5 trials, 5 at a time" in done.stderr
     assert "note: gpu-1.us-west-2 has no room for 20 trials at a time: each takes 1 of 8 GPUs" in done.stderr
     assert "stopped after 2:00:00 at the latest: --max-cost 7.00" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", ""], ["best"], ["stop"], ["stop", ""]])
+def test_a_study_needs_a_name(words: list[str], quick: Laptop) -> None:
+    """Without one, no search is meant."""
+    quick.bp("search", "lr.ini", "-d")
+
+    done = quick.bp("search", *words)
+
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: this takes the NAME of a study"), done.stderr
+
+
+def test_a_search_without_trials_is_shown(quick: Laptop) -> None:
+    """It has no states yet."""
+    quick.bp("search", "lr.ini", "-d")
+
+    assert "0 of 5 trials; 0.00 GPU-h\n" in quick.bp("search", "show", "lr").stdout
 
 
 def test_the_resource_that_limits_trials_at_a_time_is_named(quick: Laptop, hub: SearchHub) -> None:

@@ -130,8 +130,20 @@ def _options(words: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     _add_options(words[0] if words else "", commands.choices)
     options, unknown = parser.parse_known_args(words)
     if unknown:
-        commands.choices.get(options.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+        own = commands.choices.get(options.command, parser)
+        own.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(unknown[0], own)}")
     return options, program
+
+
+def _hint(word: str, parser: argparse.ArgumentParser) -> str:
+    """Return what may be meant by an unknown word: an option, or a command without its mark."""
+    from difflib import get_close_matches  # noqa: PLC0415  slow to import
+
+    known, text = re.findall(r"(?<!\S)--[a-z][a-z-]*", parser.format_help()), word.partition("=")[0]
+    if word.startswith("-"):
+        near = get_close_matches(text, known, 1)
+        return f"; write {near[0]}" if near else ""
+    return "; write -- before the command" if "-- COMMAND" in parser.format_usage() else ""
 
 
 def _count(text: str) -> int:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ _OF_DRIVER = {
 # at a shutdown.
 _GRACE, _PATIENCE = 90, 20
 _FLAGS, _MOST = {"scratch-ok": "yes"}, 64
+_BUILT = environment_line("bp search", has_option=False)
 _PROGRAM, _ENVIRONMENT, _FACTS = "search.pyz", "requirements.txt", "study.json"
 _START = "from pathlib import Path\nfrom programs.{}.__main__ import main\nraise SystemExit(main(Path()))\n"
 
@@ -60,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def act_on_search(hub: Hub, options: argparse.Namespace) -> int:
     """Start or stop a search; return the exit code."""
-    if options.verb == "stop" and options.word:
+    if options.verb == "stop":
         return _stop(hub, options.word)
     if options.word:
         raise BpError(f"`bp search {options.verb}` takes one file", "write show, best or stop before a NAME", WRONG)
@@ -71,10 +73,11 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
     """Start the search of a study file, or let it go on; return the exit code of its driver."""
     file = Path(options.verb)
     try:
-        settings = studies.read_study(file.read_text(encoding="utf-8", errors="replace"))
+        settings = studies.read_study(file.read_text(encoding="utf-8", errors="replace"), str(file))
     except StudyError as error:
         raise BpError("; ".join(f"{file}: {fault}" for fault in error.args), "", WRONG) from None
-    name, trial, fleet = f"{hub.settings.person}-{settings['study']['name']}", _trial_options(settings), hub.fleet()
+    name = f"{hub.settings.person}-{settings['study']['name']}"
+    trial, fleet = _trial_options(settings, file), hub.fleet()
     drivers, trials = tagged_runs(hub, search=name), trials_of(hub, name)
     _check_former(name, settings, drivers, has_trials=bool(trials))
     document = read_options(trial, shlex.split(settings["run"]["command"]))
@@ -104,8 +107,7 @@ def _start(hub: Hub, options: argparse.Namespace) -> int:
         # An index of packages is for those of the driver, too.
         own["env"] = [word for word in trial.env if word.startswith("UV_")]
         own |= {"max_cost": "", "for": settings["study"]["time"]}
-        built = environment_line("bp search", has_option=False)
-        more: dict[str, Any] = {"environment_file": _ENVIRONMENT, "grace": _GRACE, "built": built}
+        more: dict[str, Any] = {"environment_file": _ENVIRONMENT, "grace": _GRACE, "built": _BUILT}
         if place.selector:
             group = _group_of_driver(fleet, place)
             own |= {"on": "", "group": group, "image": "" if fleet["groups"][group]["image"] else trial.image}
@@ -147,17 +149,22 @@ def _former_code(hub: Hub, name: str, drivers: Sequence[Run], trials: Sequence[R
     return code, environment
 
 
-def _trial_options(settings: Settings) -> argparse.Namespace:
-    """Return the options of trials, by the section [run]; SystemExit after a message if they are wrong."""
+def _trial_options(settings: Settings, file: Path) -> argparse.Namespace:
+    """Return the options of trials, by the section [run]. Raises BpError, or SystemExit after a message."""
     words = list[str]()
     for name, value in settings["run"].items():
         if _FLAGS.get(name) == value:
             words += [f"--{name}"]
         elif name != "command":
             words += [f"--{name}={part}" for part in (shlex.split(value) if name in LISTS else [value])]
-    parser = argparse.ArgumentParser("bp search: [run]", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    parser.prog = f"bp search: {file}: [run]"
     names = [f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}" for name in _OF_SEARCH]
     add_options_of_run(parser, names)
+    known = [name.replace("_", "-") for name in vars(parser.parse_args([]))]
+    for name in settings["run"].keys() - {"command", *known}:
+        fix = f"write `{(get_close_matches(name, known, 1) or [', '.join(known)])[0]}`"
+        raise BpError(f"{file}: [run] has no `{name}`", fix, WRONG)
     return argparse.Namespace(**{**_OF_SEARCH, **vars(parser.parse_args(words))})
 
 
@@ -305,7 +312,7 @@ def read_search(hub: Hub, verb: str, word: str) -> "tuple[Mapping[str, Any], Seq
     state = drivers[0]["tags"].get("bedplate.cause", "has ended") if is_over else "goes on"
     counts = ", ".join(f"{states.count(state)} {state}" for state in sorted({*states}))
     head = [f"driver {drivers[0]['name']} on {drivers[0]['tags'].get('bedplate.machine', 'unknown')}: {state}"]
-    head += [f"{len(rows)} of {study['trials']} trials: {counts}; {used:.2f} GPU-h"]
+    head += [f"{len(rows)} of {study['trials']} trials{counts and f': {counts}'}; {used:.2f} GPU-h"]
     return facts, [*head, *table(lines)]
 
 
@@ -324,6 +331,8 @@ def _row(run: Run, study: Mapping[str, str], now: float) -> Mapping[str, Any]:
 
 def _runs_of(hub: Hub, word: str) -> "tuple[Sequence[Run], Sequence[Run]]":
     """Return the drivers of a study, the newest first, and its trials. Raises BpError if there are none."""
+    if not word:
+        raise BpError("this takes the NAME of a study", "`bp runs --text search` lists the newest drivers", WRONG)
     for name in (f"{hub.settings.person}-{word}", word):
         if drivers := tagged_runs(hub, search=name):
             return drivers, trials_of(hub, name)
