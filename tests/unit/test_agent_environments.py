@@ -571,6 +571,18 @@ def test_a_run_without_its_environment_ends_with_the_cause(hub: WheelHub, tmp_pa
     assert not hub.log()
 
 
+def test_a_session_of_notebooks_says_that_jupyterlab_is_missing(hub: WheelHub, tmp_path: Path) -> None:
+    """Its packages are of no file of the person's folder."""
+    run = AgentRun(hub, tmp_path / "ada-1", {}, ["true"], session="jupyter")
+    run.environment = VARIABLES
+    run.prepare()
+    (run.folder / "requirements.txt").write_text("gamma\n")
+
+    assert run.end_of(run.agent("run", "--folder", str(run.folder))) == 203
+
+    assert hub.tags["cause"].startswith("no environment: the packages of JupyterLab are missing: ")
+
+
 def test_the_environment_is_there_before_the_run_has_gpus(hub: WheelHub, tmp_path: Path) -> None:
     """Then the next program of the unit starts; after a failure it does not, and the end has the cause."""
     good = shipped(hub, tmp_path / "ada-1", "alpha\n", "true")
