@@ -93,6 +93,7 @@ PERMITTED = {
     "bedplate/programs/bp/search.py": OWN,
     "bedplate/programs/hub/sweep.py": OWN,
     "bedplate/programs/hub/messages.py": OWN,
+    "bedplate/programs/hub/alerts.py": REMOTE,
     "bedplate/programs/bp/terminal.py": REMOTE,
     "bedplate/programs/connection.py": REMOTE,
     "bedplate/programs/agent/__main__.py": OWN,
