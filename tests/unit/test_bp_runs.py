@@ -755,6 +755,23 @@ def test_who_follows_a_pod_that_was_killed_writes_its_end(
         cluster.requests.clear()
 
 
+def test_what_kubelet_says_of_a_removed_container_is_no_output(
+    cluster: FakeHub, laptop: Laptop, record: Record
+) -> None:
+    """It answers a request for a log by such a line."""
+    name = started(laptop, record, image="r@sha256:1")
+    _pod(cluster, phase="Running", containerStatuses=_container(running={}))
+    log = b"2026-11-27T10:00:00.000000000Z loss\nunable to retrieve container logs for containerd://2de6"
+    cluster.answers["/api/v1/namespaces/ada/pods/pod-x/log"] = (200, {}, log)
+    process = laptop.start("logs", "-f", name)
+    wait_for(lambda: any("/log?" in line for line, _, _ in cluster.requests))
+    _pod(cluster, phase="Failed", containerStatuses=_container(terminated={"exitCode": 3, "reason": "Error"}))
+
+    output, errors = process.communicate(timeout=30)
+
+    assert output == "loss\n", errors
+
+
 def test_a_closed_output_ends_the_logs_of_a_pod(cluster: FakeHub, laptop: Laptop, record: Record) -> None:
     """Such as that of `head`: status 4, at once."""
     name = started(laptop, record, image="r@sha256:1")

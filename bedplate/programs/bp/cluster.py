@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import subprocess
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from ..connection import CERTIFICATE, CLOCK, REFUSED, Connection
 from .hub import ARCHIVE, MISSING, WRONG, BpError, Settings
 from .jobset import API_VERSION, CONTAINER, LABEL, STUDY, Cluster, Object, name_of
 
+_TIME = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9:]+)")
 _SITE, _MOUNT, _OWN = "bedplate/site", "bedplate/mount", "bedplate-secrets"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 # Seconds.
@@ -165,9 +167,10 @@ class Api(Connection):
             connection.request("GET", f"{self._pods}/{pod}/log?{urlencode(query)}", headers=headers)
             response = connection.getresponse()
             while response.status == http.client.OK and (line := response.readline()):
-                # The server filters by whole seconds. Its times have nine digits each.
+                # The server filters by whole seconds. Its times have nine digits each. Kubelet itself writes a line
+                # without one when the container is removed.
                 time_of_line, _, text = line.partition(b" ")
-                if time_of_line.decode() > since:
+                if _TIME.fullmatch(time_of_line) and time_of_line.decode() > since:
                     yield time_of_line.decode(), text
 
 
