@@ -40,7 +40,7 @@ def choose_environment(hub: Hub, options: argparse.Namespace, folder: Path, left
     return name
 
 
-def chosen_environment(hub: Hub, word: str, given: "Sequence[str] | None" = None) -> str:
+def chosen_environment(hub: Hub, word: str, given: Sequence[str]) -> str:
     """Return what the option names: none, or the list of packages of a run. Raises BpError.
 
     `given` are variables, which must have those of that run for uv: a list has no index, and a record no values.
@@ -49,8 +49,7 @@ def chosen_environment(hub: Hub, word: str, given: "Sequence[str] | None" = None
         return ""
     run = find_run(hub, word)
     names = {name for name in str(run["tags"].get("bedplate.env", "")).split() if name.startswith("UV_")}
-    needed = sorted(names - {part.partition("=")[0] for part in given}) if given is not None else []
-    if needed:
+    if needed := sorted(names - {part.partition("=")[0] for part in given}):
         raise BpError(f"the record has no values of {', '.join(needed)}", "give each by --env NAME=VALUE", WRONG)
     if path := _list_of(hub, run):
         return path

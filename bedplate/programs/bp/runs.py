@@ -252,7 +252,7 @@ def _again(hub: Hub, options: argparse.Namespace, run: Run) -> int:
         raise BpError(f"the record of {run['name']} has no command", "select another run", WRONG) from None
     document = read_options(options, command)
     word = options.environment
-    document["environment_file"] = chosen_environment(hub, word) if word else former_environment(hub, run)
+    document["environment_file"] = chosen_environment(hub, word, options.env) if word else former_environment(hub, run)
     say(f"repeats {run['name']}: {tags['command']}", f"with the code of {_tag(run, 'owner')}")
     person, paths = hub.settings.person, pack_paths(run)
     own = [f"packs/{person}/{path.rpartition('/')[2]}" for path in paths]
