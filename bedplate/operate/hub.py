@@ -18,7 +18,7 @@ _PROGRAM = "/usr/local/lib/bedplate/hub-backup"
 _UNIT = "systemd-run --quiet --wait --pipe --collect --unit=bedplate-hub-restore"
 _ALONE = f"{_UNIT} flock /run/bedplate-hub-backup.lock {_PROGRAM}"
 _RUN, _ID = 32, re.compile("[0-9a-f]{32}(?:[0-9a-f]{8})?")
-_UNITS = ("nginx", "bedplate-hub*", "mlflow", "postgresql@*")
+_UNITS = ("nginx", "bedplate-hub*", "mlflow", "postgresql@*", "prometheus", "prometheus-alertmanager", "grafana-server")
 
 
 def hub_of(plan: FleetPlan) -> HubPlan:

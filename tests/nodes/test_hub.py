@@ -19,7 +19,9 @@ from tests.testlab.run import ROOT
 pytestmark = pytest.mark.nightly
 
 NAME, ADDRESS = "hub.us-west-2", "10.64.32.17"
-ROLES = tuple(word for name in ("people", "postgres", "mlflow", "hub", "hardened") for word in ("--role", name))
+ROLES = tuple(
+    word for name in ("people", "postgres", "mlflow", "hub", "prometheus", "hardened") for word in ("--role", name)
+)
 LOG = f"{FILES}/1/{RUN}/artifacts/logs/0/0/000000"
 PACK = f"{FILES}/packs/grace/{'1' * 40}-0.pack"
 _DEFECTS = defects_at(Where.HUB)
@@ -169,6 +171,10 @@ _TRIES: Mapping[str, str] = {
     "keys": f"cat {_KEYS} | grep .",
     "owners of runs": "cat /srv/hub/tokens/runs",
     "files": "ls /srv/hub/artifacts /srv/hub/uploads /srv/hub/dumps | grep -v :",
+    "metrics": f"curl --fail {_WEB}:9090/api/v1/query?query=up",
+    "state of alerts": f"curl --fail {_WEB}:9093/api/v2/status",
+    "another alert": f"curl --fail --data '{{\"alerts\": []}}' {_WEB}:9095/bedplate/alerts",
+    "data of metrics": "ls /srv/hub/metrics",
     "logs of requests": "cat /var/log/nginx/access.log",
     "memory of the check": f"head -c 1 /proc/{_CHECK}/environ | grep -z .",
     "another mint": "rm -f /run/bedplate-hub/mint && touch /run/bedplate-hub/mint",

@@ -253,3 +253,36 @@ def test_a_pack_is_written_once() -> None:
 
     assert error.value.status == 409
     check_write(file_of(LOG), "10", 0.1, exists=True)
+
+
+_QUERIES = [f"/prometheus/api/v1/{name}" for name in ("query", "query_range", "series", "labels")]
+_OF_OPERATORS = (
+    *("/prometheus/", "/prometheus/metrics", "/prometheus/federate", "/prometheus/-/reload", "/prometheus/config"),
+    *(f"/prometheus/api/v1/{name}" for name in ("admin/tsdb/snapshot", "status/config", "targets", "write", "read")),
+    *("/prometheus/api/v1/query/", "/prometheus/api/v1/../admin", "/prometheus/api/v1/query%2f..%2fx"),
+    *(f"/grafana/api/{name}" for name in ("admin/users", "datasources/proxy/1/x", "live/ws", "plugins/x/resources")),
+    *("/grafana/api/datasources/proxy/uid/prometheus/api/v1/admin", "/grafana/api/datasources/uid/x/resources/y"),
+    *("/grafana/../bedplate/end", "/grafanas", "/grafana//api/admin", "/grafana/api/admin"),
+)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("target", [*_QUERIES, *_OF_OPERATORS])
+def test_people_query_metrics_and_nothing_else(target: str, method: str) -> None:
+    """Long queries are in a body. Runs and studies read no metrics: a program needs those of its own node only."""
+    for token in TOKENS.values():
+        if token is PERSON and target in _QUERIES:
+            check_request(token, "ada", method, f"{target}?query=up")
+            continue
+        with pytest.raises(RefusedError):
+            check_request(token, "ada", method, target)
+
+
+def test_people_see_pages_of_grafana_and_change_nothing() -> None:
+    """They read pages and files, with the slash that Grafana adds, and POST is for queries of panels."""
+    for target in ("/grafana", "/grafana/", "/grafana/?orgId=1", "/grafana/d/run/x", "/grafana/public/build/app.js"):
+        check_request(PERSON, "ada", "GET", target)
+        for refused, method in ((OF_RUN, "GET"), (OF_STUDY, "GET"), (PERSON, "POST"), (PERSON, "DELETE")):
+            with pytest.raises(RefusedError):
+                check_request(refused, "ada", method, target)
+    check_request(PERSON, "ada", "POST", "/grafana/api/ds/query?ds_type=prometheus")

@@ -17,6 +17,7 @@ from socketserver import ThreadingUnixStreamServer
 from threading import Thread
 from typing import Any
 
+from bedplate.plan.hub import PROMETHEUS_PORT
 from bedplate.programs.hub.__main__ import Hub, serve
 from bedplate.programs.hub.tokens import Token, sign
 from roles.hub.role import SITE
@@ -153,8 +154,8 @@ def token(uid: int = ADA, scope: str = "person", seconds: float = 3600, key: byt
 
 
 @contextmanager
-def running_hub(folder: Path) -> Iterator[RunningHub]:
-    """Run nginx, the check and the stand-in."""
+def running_hub(folder: Path, prometheus: int = PROMETHEUS_PORT) -> Iterator[RunningHub]:
+    """Run nginx, the check and the stand-in, in front of Prometheus on a port, and of Grafana on `folder/grafana`."""
     for name in ("artifacts", "tokens", "uploads", "log"):
         (folder / name).mkdir()
     make_certificate(folder)
@@ -175,7 +176,8 @@ def running_hub(folder: Path) -> Iterator[RunningHub]:
     text = role_text(SITE).replace("/srv/hub", str(folder)).replace("/run/mlflow/socket", str(folder / "record"))
     text = text.replace("/run/bedplate-hub", str(folder)).replace("/var/log/nginx", str(folder))
     text = text.replace("listen 443", f"listen 127.0.0.1:{hub.port}").replace("user www-data;", "daemon off;")
-    text = text.replace("/run/nginx.pid", str(folder / "pid"))
+    text = text.replace("/run/nginx.pid", str(folder / "pid")).replace("/run/grafana/socket", str(folder / "grafana"))
+    text = text.replace(f"127.0.0.1:{PROMETHEUS_PORT}", f"127.0.0.1:{prometheus}")
     if os.geteuid() == 0:
         text = f"user root;\n{text}"
     (folder / "nginx.conf").write_text(text)
