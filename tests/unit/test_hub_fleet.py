@@ -1,6 +1,7 @@
 """`fleet.json`: what the hub publishes of its plan and of instances in moto, and what `bp` on a laptop knows by it."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,6 +15,7 @@ from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from bedplate.machine.fleet import publish
+from bedplate.monitoring.targets import METRICS, TARGETS, watch_files
 from bedplate.permissions import HUB, permissions, registration_permissions
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.nodes import NodePlan, find_node
@@ -294,6 +296,53 @@ def test_a_source_that_does_not_answer_keeps_its_part(
     assert any(
         fault.startswith("no answer from us-west-2, its machines are those of before:") for fault in old["faults"]
     )
+
+
+def test_prometheus_gets_what_ec2_has(hub: NodePlan, tmp_path: Path) -> None:
+    """Machines of groups with price and market, and the address of a gateway, which the plan does not know."""
+    start(name=NAME)
+    tags = [{"Key": "bedplate:fleet", "Value": "lab"}, {"Key": "bedplate:member", "Value": "laptops.us-west-2"}]
+    specification = [{"ResourceType": "instance", "Tags": tags}]
+    size = {"MinCount": 1, "MaxCount": 1, "InstanceType": "t4g.small", "ImageId": "ami-12345678"}
+    boto3.client("ec2", REGION).run_instances(TagSpecifications=specification, **size)
+    assert hub.hub
+
+    document = publish(hub, hub.hub.published, tmp_path / "fleet.json", hub.hub.watched)
+    files = watch_files(document, hub.hub.watched)
+
+    assert "laptops.us-west-2" not in document["machines"]
+    address = document["members"]["laptops.us-west-2"]["address"]
+    targets = {entry["labels"]["instance"]: entry for entry in json.loads(files[f"{TARGETS}/node.json"])}
+    assert targets["laptops.us-west-2"]["targets"] == [f"{address}:9100"]
+    assert targets[NAME]["labels"] == {
+        "instance": NAME,
+        "place": REGION,
+        "group": "workbench-cpu",
+        "role": "workbench",
+    }
+    price = lab_plan().catalog.price("m7i.4xlarge")
+    where = f'machine="{NAME}",place="{REGION}",group="workbench-cpu"'
+    assert f'bedplate_machine_usd_per_hour{{{where},market="on-demand"}} {price}' in files[METRICS]
+    assert f'bedplate_fleet_fault{{place="{REGION}"}} 0' in files[METRICS]
+
+
+def test_targets_stay_while_ec2_does_not_answer(hub: NodePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of before, members of the fleet too, and a metric says which region is silent."""
+    start(name=NAME)
+    assert hub.hub
+    file, plan = tmp_path / "fleet.json", hub.hub
+    before = watch_files(publish(hub, plan.published, file, plan.watched), plan.watched)
+
+    def fail(*_: object, **__: object) -> None:
+        raise EndpointConnectionError(endpoint_url="https://ssm.us-west-2.amazonaws.com")
+
+    later = time.time() + 600
+    monkeypatch.setattr("time.time", lambda: later)
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", fail)
+    after = watch_files(publish(hub, plan.published, file, plan.watched), plan.watched)
+
+    assert after[f"{TARGETS}/node.json"] == before[f"{TARGETS}/node.json"]
+    assert f'bedplate_fleet_fault{{place="{REGION}"}} 1' in after[METRICS]
 
 
 def test_the_hub_may_read_names_and_consoles_of_the_fleet() -> None:
