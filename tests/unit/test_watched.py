@@ -126,7 +126,7 @@ def test_both_daemons_listen_on_loopback_only(system: Recorded) -> None:
     names = [step.name for step in played.steps]
     assert names.index("Write the arguments of prometheus") < names.index("Install Prometheus and Alertmanager")
     unit = played.written("/etc/systemd/system/prometheus.service.d/60-bedplate.conf")
-    assert {"User=bedplate-metrics", "ReadWritePaths=/srv/hub/metrics", "ProtectSystem=strict"} <= {*unit.splitlines()}
+    assert {"User=bedplate-metrics", "ReadWritePaths=-/srv/hub/metrics", "ProtectSystem=strict"} <= {*unit.splitlines()}
     assert "LoadCredential" not in unit
     assert f"{FOLDER}/prometheus.json" in played.disk.entries
 
