@@ -170,9 +170,14 @@ def alarm_on_failed_gates(
     rule.declare(f"{name}-gate", about, topic_arn, child_options(parent))
 
 
-def alarm_on_silent_gateway(plan: FleetPlan, name: str, topic_arn: pulumi.Output[str], parent: pulumi.Resource) -> None:
-    """Declare an alarm for a gateway that has not said for 15 minutes that it serves; a replacement takes less."""
-    about = f"{name} does not serve laptops: see `bedplate vpn status`. It has no keys before `bedplate vpn up`"
+SILENT_GATEWAY = "does not serve laptops: see `bedplate vpn status`. It has no keys before `bedplate vpn up`"
+SILENT_HUB = "does not watch the fleet, and nobody gets alerts: see `bedplate hub status`"
+
+
+def alarm_on_silence(
+    plan: FleetPlan, name: str, about: str, topic_arn: pulumi.Output[str], parent: pulumi.Resource
+) -> None:
+    """Declare an alarm for a machine that has not said for 15 minutes that it serves; a replacement takes less."""
     rule = AlarmRule(
         f"{gate_namespace(plan)}:Serving",
         {"AutoScalingGroupName": name},
@@ -182,7 +187,7 @@ def alarm_on_silent_gateway(plan: FleetPlan, name: str, topic_arn: pulumi.Output
         periods=3,
         missing_data="breaching",
     )
-    rule.declare(f"{name}-serving", about, topic_arn, child_options(parent))
+    rule.declare(f"{name}-serving", f"{name} {about}", topic_arn, child_options(parent))
 
 
 def _metric_query(query_id: str, group: pulumi.Output[str]) -> MetricAlarmMetricQueryArgs:

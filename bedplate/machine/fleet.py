@@ -7,8 +7,12 @@ only root of the machine writes. A report of a machine is no proof: each user of
 """
 
 import json
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,12 +20,12 @@ from typing import Any
 from bedplate.account.client import RegionResults, ask_regions, open_client
 from bedplate.account.machines import claims_of_zone, find_instances, group_and_region
 from bedplate.account.session import console_key
-from bedplate.errors import BedplateError
+from bedplate.errors import BedplateError, MachineError
 from bedplate.files import read_json, write_whole
 from bedplate.machine.state import State
 from bedplate.monitoring.targets import watch_files
 from bedplate.plan.cluster import pool_node_name
-from bedplate.plan.hub import HUB_FLEET
+from bedplate.plan.hub import ALERTMANAGER_PORT, HUB_FLEET, HUB_HOST, PROMETHEUS_PORT
 from bedplate.plan.nodes import NodePlan
 from bedplate.plan.pools import FLEET, GROUP, MEMBER, USE
 from bedplate.spec.sites import Use
@@ -97,9 +101,26 @@ def _ask(node: NodePlan, published: Facts, regions: list[str], former: Machines)
     return ask_regions(regions, ask)
 
 
+def report_watch(node: NodePlan, ports: Iterable[int] = (PROMETHEUS_PORT, ALERTMANAGER_PORT)) -> None:
+    """Tell CloudWatch that this hub watches the fleet: its alarm is the only one outside of our own programs."""
+    dimensions = [{"Name": "AutoScalingGroupName", "Value": f"{node.fleet}-{HUB_HOST}"}]
+    data = [{"MetricName": "Serving", "Dimensions": dimensions, "Value": 1}]
+    try:
+        for port in ports:
+            with closing(HTTPConnection("127.0.0.1", port, timeout=10)) as daemon:
+                daemon.request("GET", "/-/ready")
+                if daemon.getresponse().status != HTTPStatus.OK:
+                    raise MachineError(f"127.0.0.1:{port} is not ready", fix="see its journal")
+        query = {"Namespace": f"{node.fleet}/nodes", "MetricData": data}
+        open_client().call("cloudwatch", node.region, "put_metric_data", **query)
+    except (OSError, HTTPException, BedplateError) as error:
+        sys.stderr.write(f"CloudWatch does not hear that the fleet is watched: {error}\n")
+
+
 if __name__ == "__main__":
     this = State().node()
     if this.hub:
         watched = this.hub.watched
         for path, text in watch_files(publish(this, this.hub.published, watched=watched), watched).items():
             write_whole(Path(path), text.encode())
+        report_watch(this)

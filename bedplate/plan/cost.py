@@ -175,15 +175,17 @@ def _attachments(plan: FleetPlan) -> int:
 def _alarm_metrics(plan: FleetPlan, region: RegionPlan) -> int:
     """Return the number of metrics in a region's alarms, which are billed by metric.
 
-    The alarm on missing instances of a group has two, those on failed gates of a pool and on a laptop gateway one.
+    The alarm on missing instances of a group has two, that on failed gates of a pool has one.
     Source: Amazon CloudWatch pricing, metric math alarms.
     """
     pools = sum(pool.region == region.name for pool in plan.pools)
     gateways = laptop_gateway_count(plan, region)
-    groups = pools + gateways + bool(plan.hub and plan.hub.region == region.name)
+    # A laptop gateway and the hub have one more, on their silence.
+    silent = gateways + bool(plan.hub and plan.hub.region == region.name)
+    groups = pools + silent
     if region.home and plan.control_plane:
         groups += len(plan.control_plane.members)
-    return 2 * groups + pools + gateways + nat_gateway_count(plan, region) + len(plan.sites) + _copies(plan, region)
+    return 2 * groups + pools + silent + nat_gateway_count(plan, region) + len(plan.sites) + _copies(plan, region)
 
 
 def _copies(plan: FleetPlan, region: RegionPlan) -> int:

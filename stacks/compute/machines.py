@@ -39,7 +39,7 @@ from bedplate.plan.laptops import Transport, connected_pools
 from bedplate.plan.links import cluster_blocks, has_transit, pods_router
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST
 from bedplate.plan.pools import MEMBER, VolumePlan
-from stacks.alarms import alarm_on_missing_instances, alarm_on_silent_gateway
+from stacks.alarms import SILENT_GATEWAY, SILENT_HUB, alarm_on_missing_instances, alarm_on_silence
 from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, permanent_hooks
 from stacks.compute.template import (
     ETCD,
@@ -240,6 +240,7 @@ class HubMachine(pulumi.ComponentResource):
         interface_id = NetworkInterface(name, interface, child_options(self)).id
         machine = SingleInstance(plan, hub.node, hub.type, HUB_VOLUME, hub_data(hub), inputs, interface_id)
         self.group_name = launch_single(machine, self)
+        alarm_on_silence(plan, name, SILENT_HUB, inputs.topic_arn, self)
         self.register_outputs({"group_name": self.group_name})
 
 
@@ -292,7 +293,7 @@ class LaptopGateway(pulumi.ComponentResource):
             plan, node, GATEWAY_TYPE, GATEWAY_VOLUME, VPN_KEYS, inputs, self.interface_id, has_public_address=True
         )
         self.group_name = launch_single(machine, self)
-        alarm_on_silent_gateway(plan, self._name, inputs.topic_arn, self)
+        alarm_on_silence(plan, self._name, SILENT_GATEWAY, inputs.topic_arn, self)
         self.register_outputs({"public_ip": self.public_ip, "interface_id": self.interface_id})
 
     @property

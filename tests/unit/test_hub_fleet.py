@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
-from bedplate.machine.fleet import publish
+from bedplate.machine.fleet import publish, report_watch
 from bedplate.monitoring.targets import METRICS, TARGETS, watch_files
 from bedplate.permissions import HUB, permissions, registration_permissions
 from bedplate.plan.fleet import FleetPlan
@@ -24,6 +26,7 @@ from bedplate.programs.bp.hub import WRONG, BpError, Hub, Settings
 from bedplate.rehearsal.moto import no_preloaded_images
 from tests.testlab.fakes.laptop import HOST, TOKEN, FakeHub
 from tests.testlab.fleets.variants import lab_plan
+from tests.testlab.machines.metrics import free_port
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of_text
 
 REGION, NAME = "us-west-2", "workbench-cpu-1.us-west-2"
@@ -343,6 +346,40 @@ def test_targets_stay_while_ec2_does_not_answer(hub: NodePlan, tmp_path: Path, m
 
     assert after[f"{TARGETS}/node.json"] == before[f"{TARGETS}/node.json"]
     assert f'bedplate_fleet_fault{{place="{REGION}"}} 1' in after[METRICS]
+
+
+class _Ready(BaseHTTPRequestHandler):
+    status = 200
+
+    def do_GET(self) -> None:
+        """Answer as a daemon that is ready, or starts."""
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def test_cloudwatch_hears_each_minute_that_the_fleet_is_watched(
+    hub: NodePlan, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only if both daemons are ready: what is missing there is the alarm of the hub."""
+    with HTTPServer(("127.0.0.1", 0), _Ready) as daemon:
+        Thread(target=daemon.serve_forever, args=(0.05,), daemon=True).start()
+        port = daemon.server_address[1]
+        report_watch(hub, (port, free_port()))
+        assert boto3.client("cloudwatch", REGION).list_metrics()["Metrics"] == []
+        assert "CloudWatch does not hear that the fleet is watched" in capsys.readouterr().err
+        monkeypatch.setattr(_Ready, "status", 503)
+        report_watch(hub, (port,))
+        assert f"127.0.0.1:{port} is not ready" in capsys.readouterr().err
+        monkeypatch.setattr(_Ready, "status", 200)
+        report_watch(hub, (port, port))
+        daemon.shutdown()
+
+    (metric,) = boto3.client("cloudwatch", REGION).list_metrics()["Metrics"]
+    dimension = {"Name": "AutoScalingGroupName", "Value": "lab-hub"}
+    assert metric == {"Namespace": "lab/nodes", "MetricName": "Serving", "Dimensions": [dimension]}
 
 
 def test_the_hub_may_read_names_and_consoles_of_the_fleet() -> None:
