@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.catalog import load_catalog
+from bedplate.plan.firewall import METRICS_PORTS
+from bedplate.plan.nodes import find_node
 from bedplate.programs.gate.machine import Machine
 from bedplate.programs.metrics.__main__ import Collector, collect_all, collectors_of, exposition, write
 from bedplate.programs.metrics.gpus import Gpus, KernelLog, Owners
 from bedplate.programs.metrics.system import Sample, collect_ages, collect_efa, collect_mounts
+from roles.hardened.firewall import ruleset
 from tests.testlab.fakes.gpus import program
+from tests.testlab.network.netlab import Lab, until
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+from tests.testlab.run import need_program, need_root
 
 GPUS = "".join(f"{number}, GPU-{number}, 00000000:{0x50 + number:02X}:00.0\n" for number in range(2))
 POD = "0aa6ef1c-5f01-4f55-8c5f-2a4a6f2b9f10"
@@ -392,3 +400,61 @@ def test_ages_of_audit_image_and_bundle(machine: Machine) -> None:
         ("bedplate_image_time_seconds",): 1794000000,
         ("bedplate_bundle_info", "9f2c"): 1,
     }
+
+
+# --- packets ----------------------------------------------------------------------------------------------------------
+
+
+_SERVER = """
+import select, socket, sys
+servers = [socket.create_server(("", int(port))) for port in sys.argv[1:]]
+print("ready", flush=True)
+while True:
+    for server in select.select(servers, [], [])[0]:
+        with server.accept()[0] as client:
+            client.recv(1000)
+            client.sendall(b"HTTP/1.0 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """Return a laboratory of network namespaces."""
+    need_root()
+    for name in ("ip", "nft", "curl"):
+        need_program(name)
+    with Lab("metrics") as laboratory:
+        yield laboratory
+
+
+@pytest.mark.parametrize("name", ["workbench-gpu-1.us-west-2", "titan-01.cellar"])
+def test_the_kernel_admits_the_hub_to_metrics_and_no_neighbour(name: str, lab: Lab) -> None:
+    """A machine that admits all of its neighbours, and on a worker all pods, has two ports for the hub alone."""
+    plan = plan_of(EXAMPLES / "lab.yaml")
+    node = find_node(plan, name, load_catalog())
+    blocks = [rule.block for rule in node.firewall_rules if not rule.port]
+    # The second of a range of addresses, or the only one.
+    neighbours = [block[min(1, block.num_addresses - 1)] for block in blocks if block[0] != node.address]
+    assert plan.hub
+    assert neighbours
+    short = name.partition(".")[0][:8]
+    here, there = lab.host(short), lab.host(f"{short}-n")
+    address = str(node.address or "10.64.33.7")
+    lab.wire((here, "eth0", f"{address}/32"), (there, "eth0", ""))
+    for host in (here, there):
+        host.run("ip", "route", "add", "default", "dev", "eth0")
+        host.run("sysctl", "-qw", "net.ipv4.conf.eth0.proxy_arp=1")
+    for source in (plan.hub.address, *neighbours):
+        there.run("ip", "address", "replace", f"{source}/32", "dev", "lo")
+    here.load_rules(ruleset(node.firewall_rules, node.roles, node.pod_rules))
+    ports = (*METRICS_PORTS, 8000)
+    server = here.start(sys.executable, "-c", _SERVER, *map(str, ports), log="server")
+    until(lambda: "ready" in server.output, 10, "a server")
+
+    def reads(source: object, port: int) -> bool:
+        words = ("--silent", "--noproxy", "*", "--max-time", "0.5", "--interface", str(source))
+        return there.tries("curl", *words, f"http://{address}:{port}/")
+
+    assert {port: reads(plan.hub.address, port) for port in METRICS_PORTS} == dict.fromkeys(METRICS_PORTS, True)
+    for source in (neighbours[0], neighbours[-1]):
+        assert {port: reads(source, port) for port in ports} == {**dict.fromkeys(METRICS_PORTS, False), 8000: True}
