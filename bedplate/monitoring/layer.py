@@ -38,8 +38,12 @@ class Record:
 
 
 def groups() -> list[dict[str, Any]]:
-    """Return the rule group: one, because a rule reads what the rules before it have recorded in the same second."""
-    return [{"name": "layer", "interval": f"{INTERVAL}s", "rules": [record.rule() for record in RECORDS]}]
+    """Return the rule groups, which run beside each other: a rule reads only series of its own group."""
+    parts = {"gpus": (*_devices(), *_gpus(), *_costs()), "machines": (*_nodes(), *_network(), *_cluster(), *_hub())}
+    return [
+        {"name": name, "interval": f"{INTERVAL}s", "rules": [record.rule() for record in records]}
+        for name, records in parts.items()
+    ]
 
 
 def _of(labels: str, expr: str) -> str:

@@ -58,7 +58,7 @@ def run_rules(folder: Path, tests: Iterable[Mapping[str, Any]], minutes: int) ->
     rules = write_rules(folder)
     document = {"rule_files": rules, "evaluation_interval": f"{minutes}m", "tests": list(tests)}
     # The hub evaluates alerts up to an interval after the layer; one order gives one result.
-    document |= {"group_eval_order": ["layer", "alerts"]}
+    document |= {"group_eval_order": [group["name"] for group in (*layer.groups(), *alerts.groups())]}
     (folder / "tests.yml").write_text(json.dumps(document))
     need_program("promtool")
     command = ("promtool", "test", "rules", "tests.yml")
@@ -181,6 +181,15 @@ def test_the_page_has_each_series_of_the_layer() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert [row for row in rows if row[0] not in STATES] == [(record.name, record.about) for record in layer.RECORDS]
+
+
+def test_a_group_of_the_layer_reads_its_own_series_and_earlier_ones() -> None:
+    """Groups run beside each other, so a series of another one would be that of before."""
+    for group in layer.groups():
+        recorded = set[str]()
+        for rule in group["rules"]:
+            assert set(re.findall(r"bedplate:\w+", rule["expr"])) <= recorded, rule["record"]
+            recorded.add(rule["record"])
 
 
 def test_alerts_read_only_the_layer() -> None:
