@@ -14,13 +14,13 @@ from tests.testlab.raw_metrics import Change, Machine, Series, changed
 from tests.testlab.run import need_program
 from tests.unit.test_monitoring_rules import run_rules
 
-LENGTH = 16
+LENGTH = 3
 GPU = Machine("titan-01", "cellar", gpus=1, group="lab", length=LENGTH)
 WHERE = 'group="lab",instance="titan-01.cellar",place="cellar"'
 
 
 def result(folder: Path, series: Iterable[Series], expr: str, *samples: tuple[str, float]) -> str:
-    """Return what is wrong with the result of a query after a quarter of an hour; empty if it is as wanted."""
+    """Return what is wrong with the result of a query after two minutes; empty if it is as wanted."""
     wanted = [{"labels": labels, "value": value} for labels, value in samples]
     unique = {entry["series"]: entry for entry in (row.entry() for row in series)}
     check = {"expr": expr, "eval_time": f"{LENGTH - 1}m", "exp_samples": wanted}
