@@ -127,9 +127,8 @@ SYSTEMD_SYSCTL = "/usr/lib/systemd/systemd-sysctl"
 
 def create_daemon_account(name: str, user: str, uid: int | None = None) -> None:
     """Declare the account of a daemon, without a home and a shell; with an id if the packet filter names it."""
-    server.user(  # noqa: S604  # the login shell of the account
-        name=name, user=user, uid=uid, system=True, home="/nonexistent", shell="/usr/sbin/nologin"
-    )
+    nowhere, shell = "/nonexistent", "/usr/sbin/nologin"
+    server.user(name=name, user=user, uid=uid, system=True, home=nowhere, ensure_home=False, shell=shell)
 
 
 def install_packages(name: str, packages: Sequence[str], *, ends_apply: bool = True) -> OperationMeta:

@@ -3,7 +3,7 @@
 The packet filter admits to their ports nginx, Grafana, each other and root only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -95,6 +95,13 @@ class Prometheus(Role):
         start_units({"Keep metrics": f"{PROMETHEUS}.service", "Send alerts": f"{ALERTMANAGER}.service"})
         for service in (PROMETHEUS, ALERTMANAGER):
             own = (f"/etc/default/{service}", f"{UNITS}/{service}.service.d/60-bedplate.conf")
-            systemd.service(name=f"Restart {service}", service=service, restarted=True, _if=changed(changes, *own))
-            settings = [path for path in changes if path.startswith(FOLDER)]
-            systemd.service(name=f"Reload {service}", service=service, reloaded=True, _if=changed(changes, *settings))
+            restarts = changed(changes, *own)
+            systemd.service(name=f"Restart {service}", service=service, restarted=True, _if=restarts)
+            reads = changed(changes, *(path for path in changes if path.startswith(FOLDER)))
+            # The signal ends a daemon that has just started, and has read its settings.
+            conditions = [reads, _negated(restarts)]
+            systemd.service(name=f"Reload {service}", service=service, reloaded=True, _if=conditions)
+
+
+def _negated(condition: Callable[[], bool]) -> Callable[[], bool]:
+    return lambda: not condition()
