@@ -97,6 +97,19 @@ def test_a_token_opens_the_hub(node: Node) -> None:
     assert (status, "RESOURCE_DOES_NOT_EXIST" in body) == ("404", True)
 
 
+def test_a_person_reads_metrics_with_the_token(node: Node) -> None:
+    """Both daemons have the rules of the fleet, and survive their first apply; no other address answers."""
+    query = "/prometheus/api/v1/query?query=sum(up)"
+
+    until(lambda: '"2"' in ask(node, token_of(node), query)[1], 90, "Prometheus asks nobody")
+
+    assert ask(node, token_of(node), "/prometheus/metrics")[0] == "403"
+    assert ask(node, token_of(node), "/prometheus/api/v1/rules")[0] == "403"
+    assert '"name":"layer"' in node.run("curl --silent http://127.0.0.1:9090/api/v1/rules")
+    units = "systemctl show --property=NRestarts prometheus prometheus-alertmanager"
+    assert node.run(units).split() == ["NRestarts=0", "NRestarts=0"]
+
+
 def test_files_and_keys_have_one_owner_each(node: Node) -> None:
     """The record's group reads artefacts; the check has no access to the key of TLS, nor nginx to that of tokens."""
     assert node.run(f"stat -c '%U %G %a' /srv/hub/artifacts/1/{RUN}/artifacts/logs/0/0/000000").split() == [
