@@ -158,7 +158,7 @@ REPORT_COMMANDS = (
     Command("cost", "watch:cost", "bedplate report cost --week --by group"),
 )
 WATCH_COMMANDS = (
-    Command("silence", "watch:silence", "bedplate watch silence NodeDown --machine titan-01.cellar --why 'new fan'"),
+    Command("silence", "watch:silence", "bedplate watch silence NodeDown --place cellar --why 'power work'"),
     Command("test", "watch:send_test", "bedplate watch test GpuMissing"),
 )
 CAPACITY_COMMANDS = (

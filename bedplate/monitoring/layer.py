@@ -118,7 +118,7 @@ def _devices() -> Iterator[Record]:
 
 
 def _owner() -> str:
-    """Return who has a GPU: one owner, the first by name of the surest source."""
+    """Return who has a GPU: one owner, of the surest source; of several there, one that stays while they do."""
     pods = 'DCGM_FI_DEV_GPU_UTIL{namespace!="", pod!=""}'
     moved = _label(_label('DCGM_FI_DEV_GPU_UTIL{exported_pod!=""}', "namespace", "$1", "exported_namespace", "(.+)"),
                    "pod", "$1", "exported_pod", "(.+)")  # fmt: skip

@@ -324,7 +324,7 @@ def test_the_control_plane_accepts_only_planned_ports(stacks: Declared) -> None:
         sources = {key.partition("-from-")[2] for key in ports if key.startswith(name)}
         assert {ports[key] for key in ports if key.startswith(name)} == {flow}
         assert {"nodes", "site-cellar", "nodes-us-east-1-17"} <= sources
-    assert {name.partition("-")[0] for name in ports} == {"ssh", "api", "overlay", "kubelet"}
+    assert {name.partition("-")[0] for name in ports} == {"ssh", "api", "overlay", "kubelet", "metrics"}
 
 
 def test_nodes_accept_the_control_plane(stacks: Declared) -> None:

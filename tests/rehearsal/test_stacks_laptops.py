@@ -54,7 +54,10 @@ def test_the_internet_reaches_only_openvpn(gateway: tuple[Entry, ...]) -> None:
 
     ports = {(rule["ipProtocol"], rule["fromPort"], rule["toPort"], rule["cidrIpv4"]) for rule in rules}
 
-    assert ports == {("udp", 1194, 1194, "0.0.0.0/0"), ("tcp", 443, 443, "0.0.0.0/0")}
+    # Its metrics are for the hub.
+    (hub,) = {port for port in ports if port[:3] == ("tcp", 9100, 9100)}
+    assert hub[3].endswith("/32")
+    assert ports - {hub} == {("udp", 1194, 1194, "0.0.0.0/0"), ("tcp", 443, 443, "0.0.0.0/0")}
 
 
 def test_the_gateway_forwards_packets(gateway: tuple[Entry, ...]) -> None:

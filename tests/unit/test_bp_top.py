@@ -8,6 +8,7 @@ import select
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,15 @@ from tests.testlab.metrics import DAY, HOUR, STEP, Machine, Store, Use, last_sam
 from tests.testlab.network.netlab import until
 
 API = "/api/2.0/mlflow/"
-NOW = last_sample(time.time())
 GOOD, HELD, STUCK = "ada-1128-brave-otter", "ada-1128-calm-crane", "ada-1128-keen-eagle"
 # A run with a name of its own, and that of its pods.
 OF_POD, POD = "ada-1128-big_run", "ada-1128-big-run"
+
+
+@cache
+def _now() -> int:
+    """Return the time of the last sample at the first use: a test may run long after it was collected."""
+    return last_sample(time.time())
 
 
 def machines_at(now: int) -> list[Machine]:
@@ -65,7 +71,9 @@ def _record(name: str, state: str = "running", **tags: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Yield a Prometheus with a day of the machines."""
-    samples = normalised(machines_at(NOW), range(NOW - DAY - HOUR, NOW + 2 * STEP, STEP), gpus_from=NOW - HOUR)
+    samples = normalised(
+        machines_at(_now()), range(_now() - DAY - HOUR, _now() + 2 * STEP, STEP), gpus_from=_now() - HOUR
+    )
     with store_of(tmp_path_factory.mktemp("store"), samples) as store:
         yield store
 
@@ -132,7 +140,7 @@ def test_programs_get_the_figures_of_each_machine(laptop: Laptop) -> None:
         "p5-2.us-west-2": 8,
         "p5-3.us-west-2": 8,
     }
-    since = (document["time"] - (NOW - 2 * HOUR)) / HOUR
+    since = (document["time"] - (_now() - 2 * HOUR)) / HOUR
     assert stuck["idle_gpu_hours"] == pytest.approx(16 * since, rel=0.01)
     assert stuck["idle_usd"] == pytest.approx(2 * 80 * since, rel=0.01)
     hours = stuck["hours"]

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -23,8 +24,6 @@ from tests.testlab.fakes.runs import wait_for
 from tests.testlab.metrics import DAY, HOUR, STEP, Machine, Store, Use, last_sample, normalised, store_of
 from tests.testlab.run import need_program
 
-NOW = last_sample(time.time())
-BEGIN = NOW - 8 * DAY
 _SERIES = re.compile(r"bedplate:[a-z_]+")
 # ssh that runs the command here, with the ports of the programs of this test; sudo has nothing to do.
 _SSH = """#!/bin/bash
@@ -36,29 +35,39 @@ eval "${{command//127.0.0.1:9093/127.0.0.1:$(cat {folder}/alertmanager)}}"
 """
 
 
+@cache
+def _now() -> int:
+    """Return the time of the last sample at the first use: a test may run long after it was collected."""
+    return last_sample(time.time())
+
+
+def _begin() -> int:
+    return _now() - 8 * DAY
+
+
 def _trace() -> list[Machine]:
     """Return machines: two people, one of them with GPUs that did not work, GPUs of nobody, and one without GPUs."""
     ada = (
-        Use(BEGIN, NOW - 6 * DAY),
-        Use(NOW - 6 * DAY, NOW - 2 * DAY, "busy", "ada", "ada-1120-brave-otter", 0.9),
-        Use(NOW - 2 * DAY, NOW - DAY, "stuck", "ada", "ada-1120-brave-otter", 0.0),
-        Use(NOW - DAY, NOW + HOUR, "held", "ada", "ada-1127-calm-crane", 0.0),
+        Use(_begin(), _now() - 6 * DAY),
+        Use(_now() - 6 * DAY, _now() - 2 * DAY, "busy", "ada", "ada-1120-brave-otter", 0.9),
+        Use(_now() - 2 * DAY, _now() - DAY, "stuck", "ada", "ada-1120-brave-otter", 0.0),
+        Use(_now() - DAY, _now() + HOUR, "held", "ada", "ada-1127-calm-crane", 0.0),
     )
-    grace = (Use(BEGIN, NOW + HOUR, "busy", "grace", "grace-1119-fine-fox", 0.5),)
-    free = (Use(BEGIN, NOW + HOUR),)
+    grace = (Use(_begin(), _now() + HOUR, "busy", "grace", "grace-1119-fine-fox", 0.5),)
+    free = (Use(_begin(), _now() + HOUR),)
     return [
         Machine("p5-1.us-west-2", "us-west-2", "train", 80.0, (ada,) * 4 + (grace,) * 2 + (free,) * 2),
         Machine("titan-01.cellar", "cellar", "", 0.0, (ada, grace, free)),
         Machine("cpu-1.us-west-2", "us-west-2", "sim", 2.5),
         # Its exporter of GPUs is silent for two days.
-        Machine("p4-1.us-west-2", "us-west-2", "train", 16.0, ((Use(BEGIN, NOW - 2 * DAY, "busy", "grace"),),)),
+        Machine("p4-1.us-west-2", "us-west-2", "train", 16.0, ((Use(_begin(), _now() - 2 * DAY, "busy", "grace"),),)),
     ]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Yield a Prometheus with eight days of the trace."""
-    samples = normalised(_trace(), range(BEGIN, NOW + 2 * STEP, STEP), gpus_from=NOW)
+    samples = normalised(_trace(), range(_begin(), _now() + 2 * STEP, STEP), gpus_from=_now())
     for machine in _trace():
         labels = {
             "instance": machine.name,
@@ -66,9 +75,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             **({"group": machine.group} if machine.group else {}),
         }
         value = float(machine.place != "cellar")
-        samples["bedplate:node_up", tuple(sorted(labels.items()))] = [(NOW, value), (NOW + STEP, value)]
+        samples["bedplate:node_up", tuple(sorted(labels.items()))] = [(_now(), value), (_now() + STEP, value)]
     alert = {"alertname": "NodeDown", "alertstate": "firing", "severity": "ticket", "place": "cellar"}
-    samples["ALERTS", tuple(sorted(alert.items()))] = [(NOW, 1.0), (NOW + STEP, 1.0)]
+    samples["ALERTS", tuple(sorted(alert.items()))] = [(_now(), 1.0), (_now() + STEP, 1.0)]
     with store_of(tmp_path_factory.mktemp("store"), samples) as store:
         yield store
 
@@ -249,8 +258,8 @@ def test_a_report_of_cost_ends_with_the_bill(hub: Path, capsys: pytest.CaptureFi
 def test_a_report_says_what_it_does_not_know(hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A hub that was away for half of the day has figures of the other half."""
     (tmp_path / "half").mkdir()
-    times = range(NOW - DAY // 2, NOW + 2 * STEP, STEP)
-    with store_of(tmp_path / "half", normalised(_trace(), times, gpus_from=NOW)) as store:
+    times = range(_now() - DAY // 2, _now() + 2 * STEP, STEP)
+    with store_of(tmp_path / "half", normalised(_trace(), times, gpus_from=_now())) as store:
         (hub / "prometheus").write_text(str(store.port))
         assert run(["report", "idle"]) == 0
 
