@@ -16,7 +16,7 @@ from bedplate.spec.fleet import Hub, Monitoring
 from bedplate.spec.sites import NfsStore
 
 LEAST_MEMORY_MIB = 4096
-# Of them for metrics, series of a machine and of a GPU, and memory of each in Prometheus: measured, docs/monitoring.md.
+# MiB that metrics may have, series of a machine and of a GPU, and KiB of each in Prometheus: estimates, not measured.
 _FREE_MIB, _NODE_SERIES, _GPU_SERIES, _SERIES_KIB = 1024, 900, 110, 2
 _OF_REGIONS, _OF_SITES = ("type", "disk"), ("machine", "backup")
 
