@@ -55,7 +55,8 @@ class Jobs(Role):
         """Compile the programs, which each run starts; create the folders, and the leases once the driver answers."""
         # Programs write no bytecode themselves. Sources are compared: an old one is not run.
         compile_all = f"python3 -m compileall -q --invalidation-mode checked-hash {LIBRARY}/agent {LIBRARY}/gpus"
-        server.shell(name="Compile the programs of runs", commands=[compile_all], _if=changed(changes))
+        own = [path for path in changes if path.startswith(f"{LIBRARY}/")]
+        server.shell(name="Compile the programs of runs", commands=[compile_all], _if=changed(changes, *own))
         create = f"systemd-tmpfiles --create {TMPFILES}"
         server.shell(name="Create the folders of runs", commands=[create], _if=changed(changes, TMPFILES))
         if self.has_gpus:

@@ -67,7 +67,7 @@ def test_people_log_in_with_their_accounts(departure: Departure, lab: Lab) -> No
         pytest.param(
             "mount: /data}",
             "mount: /sets}",
-            r"/data|/sets|sets\.|of mounts$|(of|for) storage$|must have$|health gate$|^Check the mach|^Reload sys",
+            r"/data|/sets|sets\.|of mounts$|(of|for) storage$|must have$|gate$|metrics|^Check the mach|^Reload sys",
             id="mount",
         ),
         pytest.param(LAPTOPS, "", r"[Ff]ilter|[Ff]irewall|confirm", id="port", marks=pytest.mark.nightly),
