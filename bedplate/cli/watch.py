@@ -57,8 +57,8 @@ def silence(  # noqa: PLR0913  each is an option of the command line
     if alert is None:
         return printed(watch.silences(operator), as_json=json)
     if end:
-        return printed(watch.end_silences(operator, alert))
-    return printed(watch.silence(operator, alert, {"instance": machine, "place": place}, time, why))
+        return printed(watch.end_silences(operator, alert), as_json=json)
+    return printed(watch.silence(operator, alert, {"instance": machine, "place": place}, time, why), as_json=json)
 
 
 def send_test(

@@ -106,7 +106,7 @@ def _devices() -> Iterator[Record]:
     yield Record(
         "device_owner",
         "bedplate:gpu_owner or on (instance, gpu) bedplate:device_active ^ 0",
-        "As `gpu_owner`, with GPUs of nobody.",
+        "As `gpu_owner`, with GPUs that have none.",
     )
     claimed = f"bedplate:device_memory_used_bytes > {_USED} or bedplate:device_active >= {IDLE}"
     yield Record(

@@ -143,7 +143,8 @@ def silence(operator: Operator, alert: str, labels: Mapping[str, str | None], ti
     times = {"startsAt": now.isoformat(), "endsAt": end.isoformat()}
     with connected_hub(operator, plan_of(operator)) as hub:
         _send(hub, "silences", {"matchers": matchers, **times, "createdBy": login_name(), "comment": why})
-    return Result([f"{' '.join(wanted.values())} is silent until {end:%Y-%m-%d %H:%M} UTC"])
+    document = {"labels": wanted, "until": times["endsAt"]}
+    return Result([f"{' '.join(wanted.values())} is silent until {end:%Y-%m-%d %H:%M} UTC"], document)
 
 
 def end_silences(operator: Operator, alert: str) -> Result:
@@ -155,7 +156,7 @@ def end_silences(operator: Operator, alert: str) -> Result:
             raise InputError(f"{alert} is not silent", fix="`bedplate watch silence` lists what is")
         for item in found:
             _ask(hub, f"--request DELETE {_ALERTMANAGER}/silence/{shlex.quote(str(item['id']))}")
-    return Result([f"{_words(item)} is no longer silent" for item in found])
+    return Result([f"{_words(item)} is no longer silent" for item in found], found)
 
 
 def send_test(operator: Operator, alert: str, person: str | None) -> Result:

@@ -1,4 +1,4 @@
-"""What GPUs of the fleet do, who has had them, and what they have cost: lines of `bedplate top` and of reports."""
+"""Use, owners and cost of GPUs of the fleet: lines of `bedplate top` and of reports."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from bedplate.report.columns import aligned
 
 STATES = ("busy", "held", "stuck", "free")
-"""What a GPU does: work, nothing for its owner, only what looks like work, nothing for nobody."""
+"""States of a GPU: it works, is idle with an owner, only looks busy, or has no owner."""
 Rows = Sequence[tuple[Mapping[str, str], float]]
 _MOST = 10
 _HEAD = ("GPU HOURS", "BUSY", "HELD", "STUCK", "FREE")
@@ -51,7 +51,7 @@ def uses_of(hours: Rows, usd: Rows, names: Sequence[str]) -> list[Use]:
 
 
 def idle_lines(uses: Sequence[Use]) -> Iterator[str]:
-    """Yield the GPU hours of each by what the GPUs did, and the dollars for those that did not work."""
+    """Yield the GPU hours of each by state, and the dollars for GPUs that did not work."""
     rows: list[Sequence[str]] = [("", *_HEAD, "IDLE", "IDLE USD")]
     for use in (*uses, _sum(uses)):
         total = sum(use.hours.values())
@@ -62,7 +62,7 @@ def idle_lines(uses: Sequence[Use]) -> Iterator[str]:
 
 
 def cost_lines(uses: Sequence[Use], other: float, bill: float) -> Iterator[str]:
-    """Yield the dollars of each by what the GPUs did, those for all else, and the bill, which is their sum."""
+    """Yield the dollars of each by state, then for all else, and the bill, which is their sum."""
     rows: list[Sequence[str]] = [("USD", "ALL", *_HEAD[1:], "SHARE")]
     for use in sorted(uses, key=lambda use: -sum(use.usd.values())):
         total = sum(use.usd.values())

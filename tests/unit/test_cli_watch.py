@@ -366,7 +366,10 @@ def test_a_silenced_alert_sends_no_message_until_its_end(
     monkeypatch.setattr(watch, "_PAUSE", 0.1)
     why = "the driver's $(reboot) 'update'"
     assert run(["watch", "silence", "NodeDown", "--place", "test", "--for", "2h", "--why", why]) == 0
-    assert run(["watch", "silence", "GpuMissing", "--machine", "titan-01.cellar", "--why", "x"]) == 0
+    capsys.readouterr()
+    assert run(["watch", "silence", "GpuMissing", "--machine", "titan-01.cellar", "--why", "x", "--json"]) == 0
+    labels = {"alertname": "GpuMissing", "instance": "titan-01.cellar"}
+    assert json.loads(capsys.readouterr().out)["labels"] == labels
     monkeypatch.setattr(watch, "_TEST", 3)
     assert run(["watch", "test", "NodeDown"]) == 6
     assert messages.bodies == []

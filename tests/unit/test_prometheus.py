@@ -110,14 +110,14 @@ def watch(tmp_path: Path, program: int) -> Iterator[Watch]:
         yield watch
 
 
-def told(chat: FakeHub, person: str) -> str:
+def received(chat: FakeHub, person: str) -> str:
     """Return the texts of all messages to a person."""
     bodies = [body for path, _, body in chat.requests if path.endswith(f"/T0/{person}")]
     return "\n".join(json.loads(body)["text"] for body in bodies)
 
 
 def test_a_target_that_dies_becomes_a_message(watch: Watch, exporter: Callable[[], Exporter], chat: FakeHub) -> None:
-    """It is told once, and its end too; a person hears of their own alert, and a place that is away of nothing else."""
+    """It is sent once, and its end too; a person hears of their own alert, and a place that is away of nothing else."""
     node, other = exporter(), exporter()
     other.text = 'held_usd{person="grace",run="grace-1"} 3\n'
     places = {"titan__cellar": (node.target, {"place": "cellar", "role": "workbench"})}
@@ -130,14 +130,14 @@ def test_a_target_that_dies_becomes_a_message(watch: Watch, exporter: Callable[[
     barn = {"one__barn": ("127.0.0.1:1", nowhere), "two__barn": ("127.0.0.1:1", nowhere)}
     watch.set_targets("node", **places, **barn)
 
-    until(lambda: "titan.cellar does not answer" in told(chat, "ada"), 30, "no message")
-    until(lambda: "barn is away" in told(chat, "ada"), 30, "no message about a place")
-    until(lambda: "grace-1 holds an idle GPU" in told(chat, "grace"), 30, "no message to a person")
+    until(lambda: "titan.cellar does not answer" in received(chat, "ada"), 30, "no message")
+    until(lambda: "barn is away" in received(chat, "ada"), 30, "no message about a place")
+    until(lambda: "grace-1 holds an idle GPU" in received(chat, "grace"), 30, "no message to a person")
     watch.set_targets("node", titan__cellar=(other.target, {"place": "cellar", "role": "workbench"}))
-    until(lambda: "ended: titan.cellar does not answer" in told(chat, "ada"), 30, "no message about the end")
-    assert told(chat, "ada").count("page: titan.cellar does not answer") == 1
-    assert ".barn" not in told(chat, "ada")
-    assert "grace" not in told(chat, "ada")
+    until(lambda: "ended: titan.cellar does not answer" in received(chat, "ada"), 30, "no message about the end")
+    assert received(chat, "ada").count("page: titan.cellar does not answer") == 1
+    assert ".barn" not in received(chat, "ada")
+    assert "grace" not in received(chat, "ada")
 
 
 def test_a_person_queries_metrics_by_the_hub(watch: Watch, exporter: Callable[[], Exporter], tmp_path: Path) -> None:
@@ -233,10 +233,10 @@ def test_many_alerts_are_one_message(program: int, chat: FakeHub) -> None:
 
     assert [post(program, body) for _ in range(3)] == [200, 200, 200]
 
-    until(lambda: bool(told(chat, "ada")), 20, "no message")
+    until(lambda: bool(received(chat, "ada")), 20, "no message")
     assert post(program, json.dumps({"alerts": [alert(3, "resolved")]}).encode()) == 200
-    until(lambda: "ended: machine 3" in told(chat, "ada"), 20, "no message about the end")
-    lines = told(chat, "ada").splitlines()
+    until(lambda: "ended: machine 3" in received(chat, "ada"), 20, "no message about the end")
+    lines = received(chat, "ada").splitlines()
     assert lines[:2] == ["page: machine 0 does not answer", "page: machine 1 does not answer"]
     assert lines[8:] == ["and 492 more: bp ui grafana", "ended: machine 3 does not answer"]
 
@@ -248,13 +248,13 @@ def test_texts_of_alerts_are_no_markup(program: int, chat: FakeHub) -> None:
 
     post(program, json.dumps({"alerts": [bad]}).encode())
 
-    until(lambda: bool(told(chat, "grace")), 20, "no message")
-    assert told(chat, "grace") == "person: ?!channel? ?everyone https:/?x.example/?run".replace("!", "?")
-    assert told(chat, "ada") == ""
+    until(lambda: bool(received(chat, "grace")), 20, "no message")
+    assert received(chat, "grace") == "person: ?!channel? ?everyone https:/?x.example/?run".replace("!", "?")
+    assert received(chat, "ada") == ""
 
 
 def test_alerts_wait_for_a_receiver_that_is_away(program: int, chat: FakeHub, tmp_path: Path) -> None:
-    """They are on the disk before the answer, and are told once, when it is back; people without `notify` get none."""
+    """They are on the disk before the answer, and are sent once, when it is back; people without `notify` get none."""
     chat.is_away = True
     body = json.dumps({"alerts": [alert(1), alert(2, person="linus", severity="person")]}).encode()
     assert post(program, body) == 200
@@ -262,8 +262,8 @@ def test_alerts_wait_for_a_receiver_that_is_away(program: int, chat: FakeHub, tm
 
     chat.is_away = False
 
-    until(lambda: bool(told(chat, "ada")), 20, "no message")
-    assert told(chat, "ada") == "page: machine 1 does not answer"
+    until(lambda: bool(received(chat, "ada")), 20, "no message")
+    assert received(chat, "ada") == "page: machine 1 does not answer"
 
 
 @pytest.mark.parametrize(

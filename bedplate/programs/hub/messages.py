@@ -21,7 +21,7 @@ SETTINGS = Path("/etc/bedplate/hub-messages")
 _WAITED, _LONG = 120, 300
 # Seconds for which a message is tried, and between two to a person.
 _TRIED, _PAUSE = 3_600, 60
-# Seconds until an alert that goes on is told again, and until one that has ended is forgotten.
+# Seconds until an alert that goes on is sent again, and until one that has ended is forgotten.
 _AGAIN, _FORGOTTEN = 11 * 3_600, 3 * 86_400
 # Runs in a message, characters of each (Discord takes 2,000), and seconds of a run.
 _MOST, _LONGEST, _LONGEST_TIME = 8, 240, 10**9
@@ -75,12 +75,12 @@ class Outbox:
         self._save()
 
     def add_changed(self, alerts: Mapping[str, str], now: float) -> frozenset[str]:
-        """Note the states of alerts; return those that are new, or that were last told half a day ago.
+        """Note the states of alerts; return new ones, and those last sent half a day ago.
 
         Alertmanager names all alerts of a group each time.
         """
-        known = {ident: (state, told) for ident, (state, told) in self._runs.items() if told > now - _FORGOTTEN}
-        old = {ident for ident, (state, told) in known.items() if state == alerts.get(ident) and told > now - _AGAIN}
+        known = {ident: (state, sent) for ident, (state, sent) in self._runs.items() if sent > now - _FORGOTTEN}
+        old = {ident for ident, (state, sent) in known.items() if state == alerts.get(ident) and sent > now - _AGAIN}
         changed = frozenset(alerts.keys() - old)
         self._runs = known | {ident: (alerts[ident], now) for ident in changed}
         return changed

@@ -109,21 +109,21 @@ def collectors_of(machine: Machine, mounts: Sequence[str], *, has_gpus: bool) ->
 
 
 def main() -> None:
-    """Collect for ever. What a collector complains about is told once."""
+    """Collect for ever. An error of a collector is printed once."""
     parser = argparse.ArgumentParser(prog="bedplate-metrics", description="Write metrics for the node exporter.")
     parser.add_argument("--gpus", action="store_true", help="collect metrics of GPUs")
     parser.add_argument("mounts", nargs="*", metavar="MOUNT", help="mount points that must answer")
     options = parser.parse_args()
     collectors = list(collectors_of(Machine(timeout=_SECONDS), options.mounts, has_gpus=options.gpus))
-    told: dict[str, str] = {}
+    printed: dict[str, str] = {}
     while True:
         start = time.monotonic()
         write(METRICS, exposition(collect_all(collectors)))
         errors = {collector.name: collector.error for collector in collectors}
         for name, error in errors.items():
-            if error and error != told.get(name):
+            if error and error != printed.get(name):
                 sys.stderr.write(f"{name}: {error}\n")
-        told = errors
+        printed = errors
         time.sleep(max(0.0, start + _PERIOD - time.monotonic()))
 
 
